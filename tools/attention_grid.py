@@ -84,9 +84,7 @@ class Machine:
             return Args.from_addresses(sides[0], sides[1], values, stream)
 
         torch.cuda.synchronize()
-        made = subjects.run_once_and_make_launcher_subject(
-            name, self.libraries[name], arguments, self.tools
-        )
+        made = subjects.run_launcher_subject(name, self.libraries[name], arguments, self.tools)
         device.wait_for_gpu_or_stream()
         return made
 
@@ -160,7 +158,7 @@ class Stage:
     def call(self, name: str) -> tuple[Subject, Any]:
         """A backend's subject and its output."""
         once = self.problem.reference_call(name, self.case, self.tensors)
-        return subjects.run_once_and_make_torch_subject(name, once)
+        return subjects.run_torch_subject(name, once)
 
     def work(self) -> dict[str, float]:
         """Operations, and compulsory bytes."""
@@ -274,9 +272,7 @@ def holding(shapes: Sequence[Any], against: Sequence[str], far: float = _FAR) ->
             q, k, v = stage.tensors
             causal = stage.shape.causal
             line["ran"] = {ENTRY: torch_op.chosen(q, k, v, causal)}
-            return subjects.run_once_and_make_torch_subject(
-                name, lambda: torch_op.attention(q, k, v, causal)
-            )
+            return subjects.run_torch_subject(name, lambda: torch_op.attention(q, k, v, causal))
 
         mine = _made(stage, (ENTRY,), entry, line)
         return [*mine, *_made(stage, against, stage.call, line)]

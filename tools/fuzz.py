@@ -206,9 +206,9 @@ def _csv(content: bytes, _: Path) -> None:
 
 
 def _flags(content: bytes, _: Path) -> None:
-    from profkit.lab.measure.languages.cuda import refuse_unsafe_flags_of_untrusted_folder
+    from profkit.lab.measure.languages.cuda import refuse_unsafe_flags
 
-    refuse_unsafe_flags_of_untrusted_folder(content.decode("utf-8", "replace").split(), "x.cu")
+    refuse_unsafe_flags(content.decode("utf-8", "replace").split(), "x.cu")
 
 
 def _recording(suffix: str) -> Callable[[bytes, Path], None]:

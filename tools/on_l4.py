@@ -42,7 +42,7 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:
         build.require_library(one)
-        shapes = dry.load_or_make_dry_launches_by_case(one, KERNELS / "attention") or {}
+        shapes = dry.load_dry_launches_by_case(one, KERNELS / "attention") or {}
         rows = []
         for x in shapes.get(case, []):
             threads = x.block[0] * x.block[1] * x.block[2]

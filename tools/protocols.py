@@ -135,9 +135,7 @@ def session(machine: Machine) -> dict[str, Any]:
     import torch
 
     versions = {"torch": torch.__version__, "triton": __import__("triton").__version__}
-    versions |= subjects.list_cuda_and_cudnn_versions(
-        torch.version.cuda, torch.backends.cudnn.version()
-    )
+    versions |= subjects.list_library_versions(torch.version.cuda, torch.backends.cudnn.version())
     power = device.read_gpu_state(machine.gpu.pci).power_limit
     return {**machine.used(), "versions": versions, "power_limit": power}
 
@@ -246,11 +244,11 @@ def compared(machine: Machine, asked: Comparison) -> list[dict[str, Any]]:
     calls: dict[str, tuple[Subject, Any]] = {}
     for name in asked.theirs:
         once = module.reference_call(name, case, given)
-        calls[name] = subjects.run_once_and_make_torch_subject(name, once)
+        calls[name] = subjects.run_torch_subject(name, once)
     if asked.graph:
         codes = given[0].dtype == torch.uint8
         name, make = ("cudnn e4m3", cudnn_fp8) if codes else ("cudnn bf16", cudnn_graph)
-        calls[name] = subjects.run_once_and_make_torch_subject(name, make(case, given))
+        calls[name] = subjects.run_torch_subject(name, make(case, given))
     for name in asked.ours:
         outs = [zeros(shape, dtype) for shape, dtype in module.outputs(case)]
         calls[name] = machine.variant(name, module.arguments(case), given, outs), outs

@@ -131,9 +131,7 @@ class Driver:
             words[which] = self.buffers.result()
         record: dict[str, Any] = {"fault": problem.faults(words["main"], words.get("twin"), keys)}
         timed = [
-            subjects.run_once_and_make_launcher_subject(
-                which, lib, self.buffers.arguments, self.tools
-            )
+            subjects.run_launcher_subject(which, lib, self.buffers.arguments, self.tools)
             for which, lib in loaded.items()
         ]
         measured = bench.bench_subjects(timed, items[0].probe, self.gpu, self.tools, False, ROUNDS)

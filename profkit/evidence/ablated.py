@@ -114,21 +114,17 @@ def describe_causes_that_cost_more(
         cost, highest = most[row.ablation]
         if sure_gain >= WORTH and row.base * (1 - 1 / sure_gain) > highest:
             now = seconds(row.base * (1 - 1 / row.gain))
-            said[row.ablation] = (
-                f"{row.title} cost {now} of a call, {_say_cost_as_share_of_time(cost)} before"
-            )
+            said[row.ablation] = f"{row.title} cost {now} of a call, {_say_cost(cost)} before"
     return said
 
 
-def _say_cost_as_share_of_time(cost: float) -> str:
+def _say_cost(cost: float) -> str:
     if cost <= 0:
         return "nothing"
     return seconds(cost)
 
 
-def judge_by_ablation_whether_cause_is_gone(
-    rule: str, before: Record | None, after: Record | None
-) -> IsGoneAndWhy:
+def judge_fix_by_ablation(rule: str, before: Record | None, after: Record | None) -> IsGoneAndWhy:
     """Return whether a rule's cause is gone, by what removing it brings, and why; None: not known."""
     was, now = _get_ablation_of_record(before), _get_ablation_of_record(after)
     row = _find_ablation_of_largest_reachable_gain(was, rule)

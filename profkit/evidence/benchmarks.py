@@ -284,7 +284,7 @@ def judge_benchmark(
     if name not in base_run_by_name or name not in head_run_by_name:
         return make_unpaired_subject(name, is_in_base=name in base_run_by_name)
     before, after = base_run_by_name[name], head_run_by_name[name]
-    unjudged = _make_subject_if_not_comparable(name, before, after, tool)
+    unjudged = _make_unjudged_subject(name, before, after, tool)
     if unjudged:
         return unjudged
     try:
@@ -298,7 +298,7 @@ def judge_benchmark(
     return structs.replace(judged, between_processes=assumed)
 
 
-def _make_subject_if_not_comparable(
+def _make_unjudged_subject(
     name: str, before: BenchmarkRun, after: BenchmarkRun, tool: str
 ) -> GateSubject | None:
     """Return why two runs do not compare: machines, failures, no samples; None where they do."""

@@ -57,7 +57,7 @@ class ChangeCause(Document, frozen=True, kw_only=True):
     share: float | None = None
 
 
-def compare_estimate_of_fixed_finding_with_gain(
+def compare_estimate_with_gain(
     launch: LaunchChange, before: Diagnosis, time_comparison: TimeComparison | None
 ) -> GainEstimate | None:
     """Return the estimate for the finding that the change fixed; None where it fixed none."""

@@ -25,7 +25,7 @@ from profkit.evidence.compare import GateResult, compare_warm_times
 from profkit.evidence.conditions import list_comparison_refusals
 from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval, TimeComparison
-from profkit.evidence.users_code import import_python_file_as, run_users_code_or_explain
+from profkit.evidence.users_code import import_python_file_as, run_users_code
 from profkit.files import is_file, resolve_path
 from profkit.model.launch import NotCollected
 from profkit.records.store import Document, Unprinted
@@ -203,7 +203,7 @@ def _verify_file(path: Path, evidence: Evidence) -> Verified:
         return Verified(path=path, title=path.stem, error="no such file")
     with make_importable(resolve_path(path.parent)):
         try:
-            verified, why = run_users_code_or_explain(path, lambda: _verify_module(path, evidence))
+            verified, why = run_users_code(path, lambda: _verify_module(path, evidence))
         except ProfkitError as error:
             why = f"{error.message} {error.hint}".strip()
             return Verified(path=path, title=path.stem, error=why)
@@ -302,7 +302,7 @@ def judge_claim(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
             because = "; ".join(m.message for m in missing)
             answer = undecided(because, *(m.hint for m in missing))
         else:
-            answer, error = run_users_code_or_explain(path, lambda: claim(evidence), NotCollected)
+            answer, error = run_users_code(path, lambda: claim(evidence), NotCollected)
     except NotCollected as absent:
         answer = answer_metric_not_collected(absent.metric)
     except MissingEvidence as absent:

@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.evidence.tables import HistoryRun, make_history_run_of_record
+from profkit.evidence.tables import HistoryRun, make_run_row
 from profkit.files import make_temporary_folder
 from profkit.records.parts import Commit
 from profkit.records.record import SCHEMA, parse_record
@@ -31,11 +31,11 @@ def find_ci_commit(environment: dict[str, str]) -> str | None:
     return None
 
 
-def read_current_commit_and_dirtiness(folder: Path) -> Commit | None:
+def read_current_commit(folder: Path) -> Commit | None:
     """Return the commit that a folder is at, and whether files differ from it; None without git."""
     try:
-        head = _run_git_and_return_output(folder, "rev-parse", "HEAD").decode().strip()
-        dirty = bool(_run_git_and_return_output(folder, "status", "--porcelain", "--", ".").strip())
+        head = _run_git(folder, "rev-parse", "HEAD").decode().strip()
+        dirty = bool(_run_git(folder, "status", "--porcelain", "--", ".").strip())
         return Commit(commit=head, dirty=dirty)
     except (ProfkitError, OSError):
         return None
@@ -44,12 +44,12 @@ def read_current_commit_and_dirtiness(folder: Path) -> Commit | None:
 def resolve_commit_or_keep_name(folder: Path, name: str) -> str:
     """Return the hash of a commit by any of its names; the name as it is without a repository."""
     try:
-        _run_git_and_return_output(folder, "rev-parse", "--git-dir")
+        _run_git(folder, "rev-parse", "--git-dir")
     except ProfkitError:
         return name
     try:
         question = "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
-        return _run_git_and_return_output(folder, *question).decode().strip()
+        return _run_git(folder, *question).decode().strip()
     except ProfkitError as error:
         if re.fullmatch("[0-9a-f]{7,64}", name):
             return name
@@ -70,14 +70,11 @@ def list_committed_versions(folder: Path, read_hashes: ReadHashes) -> Read[list[
     """
     runs: dict[str, HistoryRun] = {}
     problems = []
-    if (
-        _run_git_and_return_output(folder, "rev-parse", "--is-shallow-repository").strip()
-        == b"true"
-    ):
+    if _run_git(folder, "rev-parse", "--is-shallow-repository").strip() == b"true":
         why = f"{folder}: a shallow clone, so older records are not in its log"
         problems.append(ProfkitError(why, "git fetch --unshallow, or fetch-depth: 0"))
-    for commit, path in _iterate_commits_with_changed_json_files(folder):
-        content = _run_git_and_return_output(folder, "show", f"{commit}:{path}")
+    for commit, path in _iterate_changed_json_files(folder):
+        content = _run_git(folder, "show", f"{commit}:{path}")
         sha256 = hashlib.sha256(content).hexdigest()
         if sha256 in runs or f'"{SCHEMA}"'.encode() not in content[:200]:
             continue
@@ -87,9 +84,9 @@ def list_committed_versions(folder: Path, read_hashes: ReadHashes) -> Read[list[
                 f"{record.problem}/{record.variant}"
             )
             if known and known[0] == record.source_hash:
-                runs[sha256] = make_history_run_of_record(record, sha256, known[1], "source")
+                runs[sha256] = make_run_row(record, sha256, known[1], "source")
             else:
-                runs[sha256] = make_history_run_of_record(record, sha256, commit, "log")
+                runs[sha256] = make_run_row(record, sha256, commit, "log")
         except (ValueError, ProfkitError) as error:
             problems.append(ProfkitError(f"{path} in {commit[:12]}: {error}", "it was left out"))
     return Read(list(runs.values()), problems)
@@ -100,12 +97,8 @@ def _read_code_hashes_at(
     folder: Path, commit: str, read_hashes: ReadHashes
 ) -> dict[str, tuple[str, str]]:
     """Return problem/variant -> hash of its code at a commit, and the last commit of kernels."""
-    top = Path(_run_git_and_return_output(folder, "rev-parse", "--show-toplevel").decode().strip())
-    last = (
-        _run_git_and_return_output(top, "log", "-1", "--format=%H", commit, "--", KERNELS)
-        .decode()
-        .strip()
-    )
+    top = Path(_run_git(folder, "rev-parse", "--show-toplevel").decode().strip())
+    last = _run_git(top, "log", "-1", "--format=%H", commit, "--", KERNELS).decode().strip()
     if not last:
         return {}
     with make_temporary_folder() as place:
@@ -124,9 +117,7 @@ def _write_kernels_of_commit(top: Path, commit: str, place: Path) -> None:
     """
     paths: list[Path] = []
     blobs: list[str] = []
-    for entry in _run_git_and_return_output(
-        top, "ls-tree", "-r", "-z", commit, "--", KERNELS
-    ).split(b"\0"):
+    for entry in _run_git(top, "ls-tree", "-r", "-z", commit, "--", KERNELS).split(b"\0"):
         about, _, name = entry.partition(b"\t")
         mode, _, blob = about.decode().partition(" blob ")
         path = place / os.fsdecode(name)
@@ -134,9 +125,7 @@ def _write_kernels_of_commit(top: Path, commit: str, place: Path) -> None:
             paths.append(path)
             blobs.append(blob)
     # Of each: its name, its kind, how many bytes; a line end; these bytes; a line end.
-    content = BytesIO(
-        _run_git_and_return_output(top, "cat-file", "--batch", stdin="\n".join(blobs).encode())
-    )
+    content = BytesIO(_run_git(top, "cat-file", "--batch", stdin="\n".join(blobs).encode()))
     for path in paths:
         size = int(content.readline().split()[2])
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,11 +133,9 @@ def _write_kernels_of_commit(top: Path, commit: str, place: Path) -> None:
         content.readline()
 
 
-def _iterate_commits_with_changed_json_files(folder: Path) -> Iterator[tuple[str, str]]:
+def _iterate_changed_json_files(folder: Path) -> Iterator[tuple[str, str]]:
     options = "--reverse", "--no-renames", "--diff-filter=AM", "--name-only", "--format=commit %H"
-    log = _run_git_and_return_output(folder, "log", *options, "--", "*.json").decode(
-        "utf-8", "replace"
-    )
+    log = _run_git(folder, "log", *options, "--", "*.json").decode("utf-8", "replace")
     commit = ""
     for line in log.splitlines():
         if line.startswith("commit "):
@@ -168,7 +155,7 @@ _QUIET = (
 _OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 
 
-def _run_git_and_return_output(folder: Path, *words: str, stdin: bytes = b"") -> bytes:
+def _run_git(folder: Path, *words: str, stdin: bytes = b"") -> bytes:
     try:
         done = subprocess.run(
             ["git", *_QUIET, "-C", str(folder), *words],

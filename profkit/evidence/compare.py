@@ -21,7 +21,7 @@ from profkit.evidence import counters, stats
 from profkit.evidence.causes import (
     ChangeCause,
     GainEstimate,
-    compare_estimate_of_fixed_finding_with_gain,
+    compare_estimate_with_gain,
     find_cause_of_time_change,
 )
 from profkit.evidence.conditions import (
@@ -39,7 +39,7 @@ from profkit.evidence.runs import (
     Row,
     Run,
     load_runs_of_side,
-    match_runs_and_list_leftover_names,
+    match_runs,
 )
 from profkit.evidence.stats import Taken, Thresholds, TimeAnswer, TimeComparison
 from profkit.records.record import Record
@@ -139,7 +139,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         return RunComparison(before=before.name, after=after.name, refusals=refusals)
     time, time_note = compare_recorded_times(before, after, policy)
     untimed = find_sides_without_times(before, after)
-    pairs, unmatched = match_launches_and_list_leftover_kernels(before, after)
+    pairs, unmatched = match_launches(before, after)
     launches = tuple(_compare_pairs(before, after, pairs))
     estimate, cause = None, None
     if not any(unmatched):
@@ -151,7 +151,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         compared=True,
         time=time,
         time_note=time_note,
-        between_processes=get_assumed_spread_between_processes(before.record, after.record, policy),
+        between_processes=get_assumed_spread(before.record, after.record, policy),
         bad_samples=not untimed and (time is None or time.reason == "too-few"),
         untimed=untimed,
         estimate=estimate,
@@ -175,9 +175,7 @@ def _explain_gain_of_single_launch(
     """Return how the estimate for a single launch came out, and what explains its change."""
     if len(launches) != 1:
         return None, None
-    estimate = compare_estimate_of_fixed_finding_with_gain(
-        launches[0], before.judge_row(pairs[0][0]), time
-    )
+    estimate = compare_estimate_with_gain(launches[0], before.judge_row(pairs[0][0]), time)
     return estimate, find_cause_of_time_change(launches[0], time)
 
 
@@ -227,7 +225,7 @@ def compare_sides(
         evidence = Evidence(Path(artifacts))
     problems: list[ProfkitError] = []
     sides = [load_runs_of_side(side, evidence, case, problems) for side in (before, after)]
-    pairs, alone = match_runs_and_list_leftover_names(sides[0], sides[1])
+    pairs, alone = match_runs(sides[0], sides[1])
     if not pairs:
         hint = "record both at one case: profkit profile --variant ... --case ..."
         why = f"nothing to compare: {_join_run_names(sides[0])} and {_join_run_names(sides[1])}"
@@ -264,7 +262,7 @@ def compare_recorded_times(before: Run, after: Run, policy: Policy) -> ComparedT
     if is_same_timing(was, now):
         sentence = "both sides are the same measurement: there is no change to judge"
         time = structs.replace(time, answer="same", reason="identical", sentence=sentence)
-    between = get_assumed_spread_between_processes(was, now, policy)
+    between = get_assumed_spread(was, now, policy)
     note = f"warm L2, {classify_timing_processes(was, now)}"
     if between:
         note = f"{note}: {between.sentence}"
@@ -314,7 +312,7 @@ def classify_timing_processes(before: Record | None, after: Record | None) -> Ta
     return "one process"
 
 
-def get_assumed_spread_between_processes(
+def get_assumed_spread(
     before: Record | None, after: Record | None, policy: Policy
 ) -> BetweenProcesses | None:
     """Return what two runs' processes are taken to differ by; None where both were timed in one.
@@ -333,7 +331,7 @@ def get_assumed_spread_between_processes(
 
 def compare_warm_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
     """Return whether AFTER is faster, by the warm samples of two records: the one place that says so."""
-    between, known = get_assumed_spread_between_processes(before, after, policy), policy.thresholds
+    between, known = get_assumed_spread(before, after, policy), policy.thresholds
     if between:
         known = replace(known, process_spread=between.sigma)
     taken = classify_timing_processes(before, after)
@@ -352,7 +350,7 @@ class MatchedLaunches(NamedTuple):
     leftover_kernels: tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def match_launches_and_list_leftover_kernels(before: Run, after: Run) -> MatchedLaunches:
+def match_launches(before: Run, after: Run) -> MatchedLaunches:
     """Return pairs of launches, and the kernels left over on each side.
 
     Launches of two variants belong together in order when there are as many; otherwise by NVTX
@@ -428,8 +426,8 @@ def compare_resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
     changes = []
     for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte")):
         was, now = (
-            get_resource_of_run_or_none(before, name),
-            get_resource_of_run_or_none(after, name),
+            get_resource_of_run(before, name),
+            get_resource_of_run(after, name),
         )
         if was != now:
             worse = is_resource_worse(name, was, now)
@@ -446,7 +444,7 @@ def is_resource_worse(name: str, before: float | None, after: float | None) -> b
     return after > before
 
 
-def get_resource_of_run_or_none(run: Run, name: str) -> float | None:
+def get_resource_of_run(run: Run, name: str) -> float | None:
     """Return what the record says, else the report: the record knows spills and stack, ncu occupancy."""
     value = None
     if run.record:

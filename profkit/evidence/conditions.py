@@ -19,6 +19,7 @@ from profkit.reports.figures import seconds
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Run
+    from profkit.units import Hertz, Watts
 
 Refused = Literal["wrong", "sanitizer", "same-binary", "device", "clocks", "ncu", "case", "stale"]
 # Refusals that --anyway sets aside; the others would compare something that is not there.
@@ -71,9 +72,9 @@ def list_comparison_refusals(before: Run, after: Run) -> list[ComparisonRefusal]
             )
         )
     for code, what, get in _CONDITIONS:
-        sides = get_both_values_if_different(get, before, after)
+        sides = get_differing_values(get, before, after)
         if sides and not is_same_set_clock(*sides):
-            was, now = map(format_hz_as_mhz_or_text, sides)
+            was, now = map(format_clock_or_text, sides)
             reasons.append(ComparisonRefusal(code=code, sentence=f"{what} differ: {was} and {now}"))
     return reasons
 
@@ -89,7 +90,7 @@ def _refuse_same_binary(before: Record, after: Record) -> list[ComparisonRefusal
     return [ComparisonRefusal(code="same-binary", sentence=sentence)]
 
 
-def get_both_values_if_different(
+def get_differing_values(
     read_condition: Callable[[Any], Any], before: Any, after: Any
 ) -> tuple[Any, Any] | None:
     """Return what both sides say of a condition, where it is two things; None elsewhere."""
@@ -105,7 +106,7 @@ def is_same_set_clock(clock_hz: Any, other_hz: Any) -> bool:
     return numbers and max(clock_hz, other_hz) <= CLOCKS * min(clock_hz, other_hz)
 
 
-def format_hz_as_mhz_or_text(value: Any) -> str:
+def format_clock_or_text(value: Any) -> str:
     """Return a clock in MHz, any other condition as it is."""
     if isinstance(value, float):
         return f"{value / 1e6:.0f} MHz"
@@ -125,7 +126,7 @@ def get_clock_control(run: Run) -> str | None:
     return run.record.clock_control if run.record else None
 
 
-def get_sm_clock_hz(run: Run) -> float | None:
+def get_sm_clock(run: Run) -> Hertz | None:
     """Return the SM clock that the counters were taken at, Hz; else what the record says."""
     clock = run.get_value_of_longest_launch("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
@@ -135,7 +136,7 @@ def get_sm_clock_hz(run: Run) -> float | None:
 
 _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
     ("device", "GPUs", get_gpu_name),
-    ("clocks", "SM clocks", get_sm_clock_hz),
+    ("clocks", "SM clocks", get_sm_clock),
     ("clocks", "clock controls", get_clock_control),
     ("ncu", "Nsight Compute versions", lambda run: run.get_value_of_longest_launch("ncu_version")),
 )
@@ -152,7 +153,7 @@ def get_timing_method(record: Record) -> str | None:
 def list_timing_method_differences(before: Record, after: Record) -> list[str]:
     """Return why two records' times are of two kinds: two timers, or a cold L2 and a warm one."""
     found = []
-    if methods := get_both_values_if_different(get_timing_method, before, after):
+    if methods := get_differing_values(get_timing_method, before, after):
         found.append("BASE was timed by {}, HEAD by {}".format(*methods))
     states = []
     for r in (before, after):
@@ -163,12 +164,12 @@ def list_timing_method_differences(before: Record, after: Record) -> list[str]:
     return found
 
 
-def list_notes_on_machine_differences(before: Record, after: Record) -> list[str]:
+def list_machine_differences(before: Record, after: Record) -> list[str]:
     """Return what of the machine differs between two records of one kind of GPU."""
     if before.timing_session is not None and before.timing_session == after.timing_session:
         return []
     gpu = after.known_gpu.name or "GPU"
-    each = ((get_both_values_if_different(get, before, after), text) for get, text in _MACHINE)
+    each = ((get_differing_values(get, before, after), text) for get, text in _MACHINE)
     return [text.format(*sides, gpu=gpu) for sides, text in each if sides]
 
 
@@ -184,13 +185,13 @@ def get_driver_version(record: Record) -> str | None:
     return record.known_gpu.driver or None
 
 
-def get_power_limit_watts(record: Record) -> float | None:
+def get_power_limit(record: Record) -> Watts | None:
     """Return the power limit after timing, in watts; None where it was not read."""
     after = record.known_timing.after or GpuState()
     return after.power_limit
 
 
-def get_visible_gpus_of_shared_ncu_run(record: Record) -> str | None:
+def get_gpus_sharing_ncu_run(record: Record) -> str | None:
     """Return CUDA_VISIBLE_DEVICES under ncu, where several GPUs shared the work."""
     ncu = record.ncu or NcuRun()
     return ncu.visible
@@ -211,7 +212,7 @@ def describe_external_throttling(record: Record) -> str | None:
 _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
     (get_gpu_uuid_of_timing, "another {gpu} ({} and {})"),
     (get_driver_version, "driver {} and {}"),
-    (get_power_limit_watts, "a power limit of {:.0f} and {:.0f} W"),
+    (get_power_limit, "a power limit of {:.0f} and {:.0f} W"),
     (describe_external_throttling, "clocks limited by {} and by {}"),
 )
 
@@ -253,7 +254,7 @@ def list_comparison_notes(before: Run, after: Run) -> list[str]:
     if before.record and after.record:
         notes += _list_gpu_notes(before.record, after.record)
     notes += describe_changed_ablation_gains(before.record, after.record)
-    notes += _iterate_ncu_clock_notes(get_sm_clock_hz(before), get_sm_clock_hz(after))
+    notes += _iterate_ncu_clock_notes(get_sm_clock(before), get_sm_clock(after))
     return notes
 
 
@@ -276,9 +277,9 @@ def shorten_list_of_paths(paths: Sequence[str]) -> str:
 
 def _list_gpu_notes(before: Record, after: Record) -> list[str]:
     """Return a note on two runs of two GPUs of one name; none of other runs."""
-    if uuids := get_both_values_if_different(get_gpu_uuid_of_timing, before, after):
+    if uuids := get_differing_values(get_gpu_uuid_of_timing, before, after):
         return ["timed on two GPUs of the same model: {} and {}".format(*uuids)]
-    seen = [get_visible_gpus_of_shared_ncu_run(record) for record in (before, after)]
+    seen = [get_gpus_sharing_ncu_run(record) for record in (before, after)]
     if seen[0] == seen[1]:
         return []
     words = " and ".join("the first" if x is None else x for x in seen)

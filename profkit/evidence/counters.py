@@ -16,7 +16,7 @@ from msgspec import structs
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Measure
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
-from profkit.evidence.ablated import judge_by_ablation_whether_cause_is_gone
+from profkit.evidence.ablated import judge_fix_by_ablation
 from profkit.evidence.moves import compute_factor_of_change, parse_expected_changes
 from profkit.judge import Status
 from profkit.model.launch import Launch, NotCollected
@@ -28,6 +28,7 @@ from profkit.reports.metrics import CATALOGUE
 if TYPE_CHECKING:
     from profkit.evidence.runs import Row, Run
     from profkit.records.header import Header
+    from profkit.units import Factor
 
 HoldsAndWhy = tuple[bool | None, str]  # None: it cannot be told
 
@@ -233,8 +234,8 @@ def compare_launches(
     only_before = []
     only_after = []
     for name in CATALOGUE:
-        is_before = not isnan(read_metric_or_nan(before, name))
-        is_after = not isnan(read_metric_or_nan(after, name))
+        is_before = not isnan(read_metric(before, name))
+        is_after = not isnan(read_metric(after, name))
         if is_before and not is_after:
             only_before.append(name)
         elif is_after and not is_before:
@@ -243,7 +244,7 @@ def compare_launches(
         kernel=TextChange(before=str(before["kernel"]), after=str(after["kernel"])),
         bound=TextChange(before=verdicts[0].label, after=verdicts[1].label),
         profiled_time=SecondsChange(
-            before=read_metric_or_nan(before, "time"), after=read_metric_or_nan(after, "time")
+            before=read_metric(before, "time"), after=read_metric(after, "time")
         ),
         moved=list_moved_metrics(before, after),
         only_before=tuple(only_before),
@@ -262,12 +263,8 @@ def list_moved_metrics(before: Row, after: Row) -> tuple[MovedMetric, ...]:
     for metric in CATALOGUE.values():
         if metric.name.startswith(NOT_THE_KERNEL):
             continue
-        was, now = read_metric_or_nan(before, metric.name), read_metric_or_nan(after, metric.name)
-        if (
-            not isnan(was)
-            and not isnan(now)
-            and is_difference_beyond_repeat_noise(metric.unit, was, now)
-        ):
+        was, now = read_metric(before, metric.name), read_metric(after, metric.name)
+        if not isnan(was) and not isnan(now) and is_beyond_repeat_noise(metric.unit, was, now):
             found.append(make_moved_metric(metric.name, metric.unit, was, now))
     return tuple(sorted(found, key=lambda m: -m.distance_moved))
 
@@ -294,9 +291,9 @@ def compare_findings(
         change = compare_finding(old, new, measured)
         explained_by = None
         if change.what == "hidden":
-            explained_by = find_rule_explaining_finding_elsewhere(old, after)
+            explained_by = find_explaining_rule(old, after)
         elif change.what == "uncovered":
-            explained_by = find_rule_explaining_finding_elsewhere(new, before)
+            explained_by = find_explaining_rule(new, before)
         sides = change.before, change.after
         state = choose_word_for_finding_state(change.what, explained_by, sides, measured)
         if state == "explained" and _has_better_shape(rule, measured):
@@ -483,16 +480,14 @@ def is_cause_gone(measure: Measure, amount_firing: float, amount_clear: float) -
 
 def is_amount_clearly_changed(unit: str, before: float, after: float) -> bool:
     """Return whether two amounts differ by a tenth, and by more than two runs of one kernel."""
-    if not is_difference_beyond_repeat_noise(unit, before, after):
+    if not is_beyond_repeat_noise(unit, before, after):
         return False
     if before <= 0 or after <= 0:
         return True
     return abs(log(before / after)) > GAIN
 
 
-def find_rule_explaining_finding_elsewhere(
-    finding: LaunchFinding, verdict: Diagnosis
-) -> str | None:
+def find_explaining_rule(finding: LaunchFinding, verdict: Diagnosis) -> str | None:
     """Return the first finding of a launch that explains what this one saw in another launch.
 
     A wait and a full unit are explained by what can be the cause of them, or by a full unit that warps
@@ -529,7 +524,7 @@ _QUEUES: Mapping[str, frozenset[str]] = {
 }
 
 
-def find_largest_gain(*findings: FindingSide) -> float:
+def find_largest_gain(*findings: FindingSide) -> Factor:
     """Return the largest gain, as a factor, of those findings that fire; 1 where none does."""
     return max((f.gain or 1.0 for f in findings if f.status == "fires"), default=1.0)
 
@@ -539,16 +534,16 @@ def list_catalogue_metrics_of_row(row: Row) -> dict[str, float]:
     metrics = {}
     for name in CATALOGUE:
         if name in row:
-            metrics[name] = read_metric_or_nan(row, name)
+            metrics[name] = read_metric(row, name)
     return metrics
 
 
-def read_metric_or_nan(row: Row, metric: str) -> float:
+def read_metric(row: Row, metric: str) -> float:
     """Return a metric of a row, in its unit of the catalogue; NaN where it was not collected."""
     return float(row.get(metric, float("nan")))
 
 
-def is_difference_beyond_repeat_noise(unit: str, before: float, after: float) -> bool:
+def is_beyond_repeat_noise(unit: str, before: float, after: float) -> bool:
     """Return whether two values differ by more than two runs of one binary do."""
     if unit == "share":
         return abs(after - before) >= POINTS
@@ -625,7 +620,7 @@ def _judge_prediction_by_ablation(
     """Return a prediction that counters cannot check: of a fix, an ablation of both sides may."""
     kept, because = None, ""
     if kind == "fixes":
-        kept, because = judge_by_ablation_whether_cause_is_gone(rule, before.record, after.record)
+        kept, because = judge_fix_by_ablation(rule, before.record, after.record)
     return HeaderPrediction(rule=rule, said=kind, kept=kept, because=because or otherwise)
 
 
@@ -657,7 +652,7 @@ def judge_metric_prediction(
         (move,) = parse_expected_changes(prediction, "its header")
     except ProfkitError as error:
         return HeaderPrediction(rule=prediction, said=kind, because=error.message)
-    pair = read_metric_or_nan(before.row, move.metric), read_metric_or_nan(after.row, move.metric)
+    pair = read_metric(before.row, move.metric), read_metric(after.row, move.metric)
     if any(map(isnan, pair)):
         because = f"{move.metric} was not collected"
         return HeaderPrediction(rule=prediction, said=kind, because=because)

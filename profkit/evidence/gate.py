@@ -21,7 +21,7 @@ from profkit.evidence import compare, stats
 from profkit.evidence.ablated import describe_causes_that_cost_more, make_history_rows_of_ablation
 from profkit.evidence.compare import STRICT, BetweenProcesses, Policy, RunComparison, SpreadOf
 from profkit.evidence.conditions import (
-    list_notes_on_machine_differences,
+    list_machine_differences,
     list_timing_method_differences,
 )
 from profkit.evidence.runs import Evidence, Run
@@ -145,12 +145,12 @@ def judge_head_against_base(
     was, now = read_runs_of_both_sides(base, head, case, problems)
     policy = replace(STRICT, spread_of=spread_of)
     control = compare_references_by_case(was, now, policy, problems)
-    renamed = map_renamed_head_runs_to_base(was, now)
+    renamed = map_head_runs_to_renamed_base(was, now)
     subjects = []
     for key in sorted({*was, *now} - {*renamed.values()}):
         name = ".".join(key)
         before, after = was.get(renamed.get(key, key)), now.get(key)
-        if faulty := judge_subject_if_stale_or_wrong(
+        if faulty := judge_stale_or_wrong_subject(
             name, get_record_of_optional_run(before), get_record_of_optional_run(after), base, head
         ):
             subjects.append(faulty)
@@ -195,7 +195,7 @@ def judge_subject(
 ) -> GateSubject:
     """Return the answer on a subject by its run on each side; one of them may be missing."""
     if before and after:
-        untimed = judge_subject_unless_timed(name, before, after)
+        untimed = judge_untimed_subject(name, before, after)
         return untimed or judge_timed_subject(before, after, control, policy)
     return make_unpaired_subject(name, is_in_base=before is not None)
 
@@ -229,7 +229,7 @@ def read_runs_of_side(
     return {(run.variant, str(run.case)): replace(run, stale=False) for run in found}
 
 
-def map_renamed_head_runs_to_base(
+def map_head_runs_to_renamed_base(
     base: Mapping[RunName, Run], head: Mapping[RunName, Run]
 ) -> dict[RunName, RunName]:
     """Name in the head -> name in the base, of one machine code at one case."""
@@ -287,7 +287,7 @@ def are_timings_of_one_reference(before: Record, after: Record) -> bool:
     return is_same_call and before.timing_session != after.timing_session
 
 
-def judge_subject_if_stale_or_wrong(
+def judge_stale_or_wrong_subject(
     name: str, before: Record | None, after: Record | None, base: Evidence, head: Evidence
 ) -> GateSubject | None:
     """Return a subject whose code moved on since HEAD measured it, or that HEAD's record calls wrong.
@@ -296,9 +296,9 @@ def judge_subject_if_stale_or_wrong(
     """
     if after is None:
         return None
-    if before and find_current_or_measured_code_hash(head, after) not in (
+    if before and find_current_code_hash(head, after) not in (
         after.source_hash,
-        find_current_or_measured_code_hash(base, before),
+        find_current_code_hash(base, before),
     ):
         again = suggest_run_command(after.variant, after.case)
         because = f"its code has changed since it was measured: {again}"
@@ -322,7 +322,7 @@ def judge_subject_if_stale_or_wrong(
     return GateSubject(name=name, answer="wrong", because=because)
 
 
-def find_current_or_measured_code_hash(side: Evidence, record: Record) -> str | None:
+def find_current_code_hash(side: Evidence, record: Record) -> str | None:
     """Return the hash of the variant's code today; without its file, the hash that was measured."""
     file = side.headers.get(f"{record.problem}/{record.variant}")
     if file and record.source:
@@ -330,7 +330,7 @@ def find_current_or_measured_code_hash(side: Evidence, record: Record) -> str | 
     return record.source_hash
 
 
-def judge_subject_unless_timed(name: str, before: Run, after: Run) -> GateSubject | None:
+def judge_untimed_subject(name: str, before: Run, after: Run) -> GateSubject | None:
     """Return a subject that is not judged by two times; None of one that is."""
     old, new = before.record, after.record
     if (old is None) == (new is None) and compare.is_same_code(before, after):
@@ -382,19 +382,19 @@ def judge_timed_subject(
     if not change.compared or time is None:
         return make_uncompared_subject(name, change)
     judged = judge_time_comparison(name, time, min(len(before.samples), len(after.samples)), policy)
-    causes = say_causes_that_cost_more_now(before.timed, after.timed)
+    causes = say_dearer_causes(before.timed, after.timed)
     because = f"{judged.because}{causes}"
     judged = structs.replace(judged, because=because, between_processes=change.between_processes)
     if judged.answer not in ("faster", "slower"):
         return judged
-    if machine := explain_difference_by_references(time, control, before.timed, after.timed):
+    if machine := explain_machine_difference(time, control, before.timed, after.timed):
         return structs.replace(judged, answer="cannot tell", because=machine, cause="machine")
     return structs.replace(
         judged, because=f"{time.sentence}{say_farthest_moved_metrics(change)}{causes}"
     )
 
 
-def say_causes_that_cost_more_now(before: Record, after: Record) -> str:
+def say_dearer_causes(before: Record, after: Record) -> str:
     """Return the causes that ablations of both sides say cost more now, as the end of a sentence."""
     rows = make_history_rows_of_ablation(before, ""), make_history_rows_of_ablation(after, "")
     return "".join(f"; {said}" for said in describe_causes_that_cost_more(*rows).values())
@@ -404,7 +404,7 @@ def judge_time_comparison(
     name: str, time: TimeComparison, fewest_samples: int, policy: Policy
 ) -> GateSubject:
     """Return the answer on two times, of which the side with fewer samples has so many."""
-    smallest = stats.compute_smallest_detectable_share(time)
+    smallest = stats.compute_detectable_change(time)
     more = stats.count_samples_needed_per_side(SEES, smallest, fewest_samples, time.reason)
     answer: GateAnswer = policy.answer_comparison(time)
     because = time.sentence
@@ -412,7 +412,7 @@ def judge_time_comparison(
         answer = "same"
         because = f"a change of {format_percent(smallest, 1)} would have been detected"
     elif answer == "cannot tell":
-        because = explain_undecided_and_what_helps(time, smallest, more)
+        because = explain_undecided(time, smallest, more)
     return GateSubject(
         name=name,
         answer=answer,
@@ -438,7 +438,7 @@ def make_uncompared_subject(name: str, change: RunComparison) -> GateSubject:
     return GateSubject(name=name, answer="cannot tell", because=because, cause=cause)
 
 
-def explain_undecided_and_what_helps(
+def explain_undecided(
     time: TimeComparison, smallest_change: float, samples_needed: int | None
 ) -> str:
     """Return why nothing can be said, and what would help."""
@@ -450,7 +450,7 @@ def explain_undecided_and_what_helps(
     return f"{seen}; {format_percent(SEES)} takes {samples_needed} samples of each"
 
 
-def explain_difference_by_references(
+def explain_machine_difference(
     time: TimeComparison, control: TimeComparison | None, before: Record, after: Record
 ) -> str:
     """Return why a difference that is real is the machine's: the references moved with it; "" elsewhere.
@@ -465,7 +465,7 @@ def explain_difference_by_references(
         factor = f"{1 / control.speedup.median:.3g}x their time"
         also = f"the references measured with it changed as well ({factor})"
         return f"{time.sentence}, and {also}: the machine, not the code"
-    machine = ", ".join(list_notes_on_machine_differences(before, after))
+    machine = ", ".join(list_machine_differences(before, after))
     tell = "only references timed together can separate the machine from the code"
     if machine:
         return f"{time.sentence}, on {machine}: {tell} (profkit profile --all)"

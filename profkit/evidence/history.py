@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
+    from profkit.units import ByteCount
+
     Named = str | Path | pd.DataFrame | pd.Series | Mapping[str, str] | list[str] | tuple[str, ...]
 
 TableRow = TypeVar("TableRow", HistoryRun, HistoryTwin, HistoryAblation)
@@ -333,7 +335,7 @@ def add_artifacts(
         if run.record is None:
             continue
         try:
-            row = tables.make_history_run_of_record(
+            row = tables.make_run_row(
                 run.record, compute_sha256_of_file(run.record.path), commit, origin
             )
             launches += _diagnose_new_report(run, row.report or run.sha256, diagnosed)
@@ -352,7 +354,7 @@ def _diagnose_new_report(run: Run, report: str, diagnosed: set[str]) -> list[His
     """Return the launches of a run's report; none of a report that is diagnosed already."""
     if not run.report or not report or report in diagnosed:
         return []
-    return list(tables.iterate_diagnosed_launches_of_report(list_frame_rows(run.launches), report))
+    return list(tables.iterate_launch_rows(list_frame_rows(run.launches), report))
 
 
 def _register_tables(connection: Any, history: History) -> list[ProfkitError]:
@@ -406,7 +408,7 @@ def query_history(history: History, sql: str) -> Read[pd.DataFrame]:
         connection.close()
 
 
-def _compute_query_memory_limit() -> int:
+def _compute_query_memory_limit() -> ByteCount:
     """Return how many bytes a question may take, and as many its answer."""
     with require_package("pyarrow", "the history"):
         import pyarrow.dataset

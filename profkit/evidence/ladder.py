@@ -297,7 +297,7 @@ def decide_variant(
     run: Run, change: RunComparison | None, gates: Sequence[GateResult] = ()
 ) -> tuple[Decision, str]:
     """Return whether to keep a variant, and why: right first, then the gates, then time."""
-    fault = find_reason_to_reject_or_empty(run, gates)
+    fault = find_exclusion_reason(run, gates)
     if fault:
         return "reject", fault
     if change is None:
@@ -312,7 +312,7 @@ def decide_variant(
     return decision, f"right, and {measured}" if decision == "keep" else measured
 
 
-def find_reason_to_reject_or_empty(run: Run, gates: Sequence[GateResult]) -> str:
+def find_exclusion_reason(run: Run, gates: Sequence[GateResult]) -> str:
     """Return what rules a variant out whatever its time; "" if nothing does."""
     record = run.record
     if record and record.correct is False:
@@ -334,7 +334,7 @@ def compare_times_with_reference(reference: Run, run: Run) -> TimeComparison | N
         return None
 
 
-def estimate_warm_median_or_none(run: Run) -> Interval | None:
+def estimate_warm_median(run: Run) -> Interval | None:
     """Return the median with a warm L2; None where it was not timed, or where samples are no times."""
     try:
         return estimate_median(run.samples)
@@ -344,7 +344,7 @@ def estimate_warm_median_or_none(run: Run) -> Interval | None:
 
 def build_summary_column(run: Run, role: Role, against: TimeComparison | None) -> SummaryColumn:
     """Return a variant's column; only its time without a launch that ncu finished."""
-    name, time = run.variant, estimate_warm_median_or_none(run)
+    name, time = run.variant, estimate_warm_median(run)
     if run.usable.empty:
         return SummaryColumn(name=name, role=role, time=time, against=against)
     metrics = {}

@@ -13,7 +13,7 @@ from functools import cached_property
 from math import isnan, log, nan, sqrt
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import structs
@@ -26,13 +26,17 @@ from profkit.evidence.history import History
 from profkit.evidence.samples import (
     THRESHOLDS,
     Spread,
-    compute_deviations_that_hold,
     estimate_spread_within_groups,
+    find_two_sided_quantile,
 )
 from profkit.evidence.stats import ALPHA, TimeComparison
 from profkit.evidence.tables import HistoryRun, HistoryTwin
 from profkit.files import is_folder
 from profkit.records.store import Document, Unprinted
+
+if TYPE_CHECKING:
+    from profkit.units import Seconds, Share
+
 
 _LEAST = 2  # degrees of freedom: one difference is no spread
 # Processes of one sitting share temperature, neighbours and driver: on an H200, 43 in two minutes
@@ -41,7 +45,7 @@ SITTING = 0.0025
 _DAY = 20 * 3600.0  # seconds
 
 
-def _get_median_seconds(row: HistoryRun | HistoryTwin) -> float | None:
+def _get_median_time(row: HistoryRun | HistoryTwin) -> Seconds | None:
     """Return the median time of a measurement, in s; None where there are no samples."""
     if isinstance(row, HistoryRun):
         return row.median
@@ -65,11 +69,11 @@ def _group_log_medians_and_times(
     """Return the measurements of each GPU (uuid)."""
     by_gpu: dict[str, _GpuMedians] = {}
     for row in rows:
-        middle = _get_median_seconds(row)
+        middle = _get_median_time(row)
         if row.gpu_uuid and row.sass and row.session and middle:
             gpu = by_gpu.setdefault(row.gpu_uuid, _GpuMedians())
             gpu.logs.setdefault((row.sass, row.case), {})[row.session] = log(middle)
-            timestamp = parse_timestamp_seconds(row.made)
+            timestamp = parse_timestamp(row.made)
             if timestamp is not None:
                 gpu.times.append(timestamp)
     return by_gpu
@@ -110,7 +114,7 @@ class KnownSpreads:
     def __call__(self, uuid: str) -> float | None:
         """Return the standard deviation that a test at this level assumes; None if never measured."""
         spread = self._spreads_by_gpu.get(uuid)
-        return compute_deviation_to_assume(spread, self._alpha) if spread else None
+        return widen_spread_for_few_runs(spread, self._alpha) if spread else None
 
     def read_history(self) -> KnownSpreads:
         """Read it now, for its problems."""
@@ -131,7 +135,7 @@ class KnownSpreads:
         return estimate_spreads(runs, twins)
 
 
-def parse_timestamp_seconds(timestamp: str | None) -> float | None:
+def parse_timestamp(timestamp: str | None) -> Seconds | None:
     """Return when something was measured, in seconds; None where that is not known."""
     if not timestamp:
         return None
@@ -141,7 +145,7 @@ def parse_timestamp_seconds(timestamp: str | None) -> float | None:
         return None
 
 
-def compute_deviation_to_assume(spread: Spread, alpha: float = ALPHA) -> float:
+def widen_spread_for_few_runs(spread: Spread, alpha: float = ALPHA) -> Share:
     """Return the standard deviation that a test at this level has to assume.
 
     A spread from few differences may be far too small: what is added is what Student's t is wider
@@ -151,8 +155,8 @@ def compute_deviation_to_assume(spread: Spread, alpha: float = ALPHA) -> float:
         return spread.sigma
     return (
         spread.sigma
-        * compute_deviations_that_hold(1 - alpha, spread.dof)
-        / compute_deviations_that_hold(1 - alpha)
+        * find_two_sided_quantile(1 - alpha, spread.dof)
+        / find_two_sided_quantile(1 - alpha)
     )
 
 
@@ -295,7 +299,7 @@ def compare_consecutive_runs(
         spreads = estimate_spreads(ordered)
     scaled: dict[str, float] = {}
     for gpu, spread in spreads.items():
-        scaled[gpu] = compute_deviation_to_assume(spread)
+        scaled[gpu] = widen_spread_for_few_runs(spread)
     policy = replace(STRICT, spread_of=scaled.get)
     measured = _group_measurements(ordered)
     found: list[HistoryStep] = []
@@ -400,5 +404,5 @@ def judge_history_step(
             cause = "the method or the machine caused it"
             odd = f"identical machine code, but {time.sentence}: {cause}"
         return make_history_step(run, "same code", note=odd)
-    smallest = stats.compute_smallest_detectable_share(time)
+    smallest = stats.compute_detectable_change(time)
     return make_history_step(run, answer, time, None if isnan(smallest) else smallest)

@@ -33,6 +33,8 @@ from profkit.reports.frame import drop_file_status_attribute, list_frame_rows
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profkit.units import Seconds
+
 Row = Mapping[str, Any]  # of the frame: a launch
 
 
@@ -63,7 +65,7 @@ class Run:
         """Return the launches of its reports, a row each; a ProfkitError if a report is damaged."""
         if self._launches is not None:
             return self._launches
-        return read_launches_or_raise_if_damaged([self.report] if self.report else [])
+        return read_undamaged_launches([self.report] if self.report else [])
 
     def use_launches_read_elsewhere(self, launches: pd.DataFrame) -> None:
         """Take what was read of its report together with others: it is not read again."""
@@ -123,7 +125,7 @@ class Run:
         return self.record
 
     @property
-    def samples(self) -> tuple[float, ...]:
+    def samples(self) -> tuple[Seconds, ...]:
         """Return seconds per call with a warm L2, without a profiler, in the order taken."""
         return self.timed.warm_samples
 
@@ -336,7 +338,7 @@ def read_unread_reports_of_runs(runs: Iterable[Run]) -> None:
             )
 
 
-def read_launches_or_raise_if_damaged(reports: list[Path]) -> pd.DataFrame:
+def read_undamaged_launches(reports: list[Path]) -> pd.DataFrame:
     """Return the launches of reports as a frame; a ProfkitError where one is not whole."""
     from profkit.reports.reader import read_report_files
 
@@ -397,7 +399,7 @@ def _read_runs_of_file(path: Path, headers: Mapping[str, SourceFile]) -> list[Ru
     """
     if path.suffix == ".json":
         record = refresh_header_from_source(read_record(path), headers).record
-        report = paths.find_record_and_report(path.with_suffix("")).report
+        report = paths.find_run_files(path.with_suffix("")).report
         return [Run(record.variant, record.case, record, None, report).read_report_files()]
     beside = path.with_suffix(".json")
     if is_file(beside):
@@ -421,7 +423,7 @@ class MatchedRuns(NamedTuple):
     leftover_names: tuple[str, ...]
 
 
-def match_runs_and_list_leftover_names(before: list[Run], after: list[Run]) -> MatchedRuns:
+def match_runs(before: list[Run], after: list[Run]) -> MatchedRuns:
     """Return runs that belong together, and the names of those left alone.
 
     One run a side is a pair whatever it is called; several are paired by case and, where a side

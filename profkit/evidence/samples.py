@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
 from math import hypot, nan, sqrt
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ from numpy.typing import NDArray
 from profkit.errors import OUT_OF_MEMORY, ProfkitError, require_package
 from profkit.files import measure_memory_left
 from profkit.records.store import Document
+
+if TYPE_CHECKING:
+    from profkit.units import Share
+
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -45,7 +49,7 @@ def normal_quantile(share: float) -> float:
     return float(import_scipy_special().ndtri(share))
 
 
-def normal_cdf(deviations: float) -> float:
+def normal_cdf(deviations: float) -> Share:
     """Return the share of a normal distribution below so many standard deviations."""
     return float(import_scipy_special().ndtr(deviations))
 
@@ -82,9 +86,9 @@ def draw_bootstrap_medians(samples: Array, resamples: int, seed: int) -> Array:
     place = np.empty(n, np.uint32)
     place[order] = np.arange(n)
     if n * resamples <= _DRAWN_MOST:
-        places = get_repeatable_resample_indices(n, resamples, seed)
+        places = get_resample_indices(n, resamples, seed)
     else:
-        places = get_repeatable_resample_indices.__wrapped__(n, resamples, seed)
+        places = get_resample_indices.__wrapped__(n, resamples, seed)
     drawn = place[places]
     drawn.sort(axis=-1)
     values = samples[order]
@@ -111,7 +115,7 @@ _DRAWN_MOST = 500_000  # places that are kept: 4 MB
 
 
 @lru_cache(maxsize=4)
-def get_repeatable_resample_indices(size: int, resamples: int, seed: int) -> NDArray[np.int64]:
+def get_resample_indices(size: int, resamples: int, seed: int) -> NDArray[np.int64]:
     """Return the places of so many resamples: the same for all samples of one size.
 
     Drawing them takes half of the time of a median's interval.
@@ -280,7 +284,7 @@ def count_samples(groups: Iterable[Array]) -> int:
     return sum(group.size for group in groups)
 
 
-def estimate_spread_between_processes(*sides: list[Array]) -> Spread | None:
+def estimate_process_spread(*sides: list[Array]) -> Spread | None:
     """Return the spread from process to process, pooled over sides with several processes."""
     medians = []
     for side in sides:
@@ -342,7 +346,7 @@ def summarize_samples(
     faults = tuple(dict.fromkeys(chain.from_iterable(p.faults for p in parts)))
     effective = sum(p.effective for p in parts)
     if spread is not None:
-        half = compute_deviations_that_hold(level, spread.dof) * spread.sigma / sqrt(len(parts))
+        half = find_two_sided_quantile(level, spread.dof) * spread.sigma / sqrt(len(parts))
         if half > min(below, above):
             faults += ("processes",)
         below = _add_process_scatter(below, half, spread)
@@ -371,10 +375,10 @@ def summarize_times_of_process(x: Array, thresholds: Thresholds) -> Sample:
     nothing = Interval(median, nan, nan, thresholds.level)
     if x.size < thresholds.min_samples:
         return Sample(nothing, unusable="too-few")
-    step = _find_smallest_difference_of_times(x)
+    step = _find_smallest_time_step(x)
     if not step:
         return Sample(nothing, unusable="constant")
-    effective = estimate_number_of_independent_samples(x, thresholds)
+    effective = estimate_effective_sample_count(x, thresholds)
     if effective < thresholds.min_samples:
         return Sample(nothing, unusable="autocorrelated")
     faults: list[SampleFault] = []
@@ -392,7 +396,7 @@ def summarize_times_of_process(x: Array, thresholds: Thresholds) -> Sample:
     return Sample(interval, tuple(faults), effective=effective)
 
 
-def _find_smallest_difference_of_times(times: Array) -> float:
+def _find_smallest_time_step(times: Array) -> float:
     """Return the smallest difference of two times, in their unit; 0 where all are the same."""
     steps = np.diff(np.unique(times))
     if not steps.size:
@@ -416,9 +420,7 @@ def _measure_drift_or_levels(
     return wander, "drift" if drift else "levels"
 
 
-def compute_deviations_that_hold(
-    share_held: float, degrees_of_freedom: float | None = None
-) -> float:
+def find_two_sided_quantile(share_held: float, degrees_of_freedom: float | None = None) -> float:
     """Return how many standard deviations hold this share, of a normal or a t distribution."""
     tail = (1 + share_held) / 2
     if degrees_of_freedom is None:
@@ -436,7 +438,7 @@ def estimate_interval_of_median(samples: Array, thresholds: Thresholds) -> tuple
     samples, where the plain percentile and BCa have 91 to 95 % and the basic one 77 to 90 %.
     """
     n = samples.size
-    tail = normal_cdf(-sqrt(n / (n - 1)) * compute_deviations_that_hold(thresholds.level, n - 1))
+    tail = normal_cdf(-sqrt(n / (n - 1)) * find_two_sided_quantile(thresholds.level, n - 1))
     medians = draw_bootstrap_medians(samples, thresholds.resamples, thresholds.seed)
     low, high = np.quantile(medians, [tail, 1 - tail])
     return float(low), float(high)
@@ -450,9 +452,7 @@ def _rank_detrended(samples: Array) -> Array:
     return ranks - order * float(ranks @ order) / float(order @ order)
 
 
-def estimate_number_of_independent_samples(
-    samples: Array, thresholds: Thresholds = THRESHOLDS
-) -> float:
+def estimate_effective_sample_count(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     """Return how many independent samples these are worth, by the autocorrelation of their ranks.
 
     The smaller of two estimates: autocorrelations summed in pairs while the pairs stay positive

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil, exp, hypot, isnan, log, nan, sqrt
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -23,14 +23,18 @@ from profkit.evidence.samples import (
     Samples,
     Spread,
     Thresholds,
-    compute_deviations_that_hold,
     count_samples,
-    estimate_spread_between_processes,
+    estimate_process_spread,
+    find_two_sided_quantile,
     group_samples_by_process,
     normal_cdf,
     summarize_samples,
 )
 from profkit.records.store import Document
+
+if TYPE_CHECKING:
+    from profkit.units import Share
+
 
 __all__ = ["THRESHOLDS", "Interval", "Samples", "Thresholds", "TimeComparison", "compare_samples"]
 
@@ -87,7 +91,7 @@ def estimate_median(samples: Samples, level: float = 0.95) -> Interval:
     """
     groups = group_samples_by_process(samples, "the samples")
     return summarize_samples(
-        groups, replace(THRESHOLDS, level=level), estimate_spread_between_processes(groups)
+        groups, replace(THRESHOLDS, level=level), estimate_process_spread(groups)
     ).interval
 
 
@@ -118,7 +122,7 @@ def compare_samples(
     logs = []
     for side in groups:
         logs.append([np.log(g) for g in side])
-    spread = estimate_spread_between_processes(*logs)
+    spread = estimate_process_spread(*logs)
     if spread is None and taken == "apart":
         spread = Spread(thresholds.process_spread)
     sides = [summarize_samples(side, thresholds, spread) for side in logs]
@@ -136,7 +140,7 @@ def compare_samples(
         speedup=speedup,
         across_sessions=across,
         hedges_g=compute_hedges_g(np.concatenate(groups[0]), np.concatenate(groups[1])),
-        p_value=compute_p_value_of_no_difference(ratio.interval),
+        p_value=compute_p_value(ratio.interval),
         before=exponentiate_interval(sides[0].interval),
         after=exponentiate_interval(sides[1].interval),
         within=within,
@@ -187,7 +191,7 @@ def estimate_log_speedup(
     fewest = min(map(count_samples, logs))
     if taken == "interleaved":
         rounds = compute_log_ratios_of_rounds(*logs)
-        ratio = summarize_samples(rounds, thresholds, estimate_spread_between_processes(rounds))
+        ratio = summarize_samples(rounds, thresholds, estimate_process_spread(rounds))
     else:
         ratio = estimate_difference(sides[0], sides[1])
         if fewest < thresholds.alone and (spread is None or spread.dof is None):
@@ -220,7 +224,7 @@ def widen_estimate(
     if ratio.unusable:
         return ratio
     x = ratio.interval
-    half = compute_deviations_that_hold(x.level) * added_deviation
+    half = find_two_sided_quantile(x.level) * added_deviation
     low = x.median - hypot(width_factor * (x.median - x.low), half)
     high = x.median + hypot(width_factor * (x.high - x.median), half)
     wider = Interval(x.median, low, high, x.level)
@@ -249,7 +253,7 @@ def decide_time_answer(
     return "cannot tell", ratio.faults[0] if ratio.faults else "wide"
 
 
-def compute_p_value_of_no_difference(log_ratio: Interval) -> float:
+def compute_p_value(log_ratio: Interval) -> float:
     """Return two-sided p of no difference: below 1 - level exactly where the interval leaves out 0."""
     if isnan(log_ratio.low):
         return nan
@@ -257,7 +261,7 @@ def compute_p_value_of_no_difference(log_ratio: Interval) -> float:
         half = log_ratio.median - log_ratio.low
     else:
         half = log_ratio.high - log_ratio.median
-    sigma = half / compute_deviations_that_hold(log_ratio.level)
+    sigma = half / find_two_sided_quantile(log_ratio.level)
     return 2 * normal_cdf(-abs(log_ratio.median) / sigma)
 
 
@@ -324,15 +328,15 @@ def format_ratio(ratio: Interval, what: str = "") -> str:
     return f"{ratio.median:.{decimals}f}x{what} ({ends})"
 
 
-def compute_smallest_detectable_share(time: TimeComparison) -> float:
+def compute_detectable_change(time: TimeComparison) -> Share:
     """Return the smallest relative change (0.02 for 2 %) that a test at ALPHA sees with POWER.
 
     From the interval of the comparison itself, so with everything that widened it; NaN without one,
     or of one that would not see a factor of a million.
     """
-    reach = (
-        find_critical_number_of_deviations(time) + compute_deviations_that_hold(2 * POWER - 1)
-    ) * max(derive_deviations_below_and_above(time))
+    reach = (find_critical_value(time) + find_two_sided_quantile(2 * POWER - 1)) * max(
+        derive_standard_deviations(time)
+    )
     if reach < _BLIND:
         return exp(reach) - 1
     return nan
@@ -359,27 +363,25 @@ def count_samples_needed_per_side(
 
 def is_speedup_significant(time: TimeComparison) -> bool:
     """Return whether the speed-up differs from 1 at ALPHA, with everything that widened it."""
-    below, above = derive_deviations_below_and_above(time)
+    below, above = derive_standard_deviations(time)
     distance = log(time.speedup.median)
     if distance > 0:
         sigma = below
     else:
         sigma = above
-    return (
-        abs(distance) > find_critical_number_of_deviations(time) * sigma
-    )  # false where there is no interval
+    return abs(distance) > find_critical_value(time) * sigma  # false where there is no interval
 
 
-def derive_deviations_below_and_above(time: TimeComparison) -> tuple[float, float]:
+def derive_standard_deviations(time: TimeComparison) -> tuple[float, float]:
     """Return the standard deviation that the interval shows, below and above; NaN without one."""
     median, low, high = time.speedup.median, time.speedup.low, time.speedup.high
     if isnan(low):
         return nan, nan
-    reach = compute_deviations_that_hold(time.speedup.level)
+    reach = find_two_sided_quantile(time.speedup.level)
     return log(median / low) / reach, log(high / median) / reach
 
 
-def find_critical_number_of_deviations(time: TimeComparison) -> float:
+def find_critical_value(time: TimeComparison) -> float:
     """Return how many of its standard deviations a difference needs at ALPHA.
 
     The interval is right at its own level, 95 %. Farther out, how wide it is is itself known from
@@ -389,4 +391,4 @@ def find_critical_number_of_deviations(time: TimeComparison) -> float:
     known = 2.0
     if time.effective >= 2:
         known = time.effective
-    return compute_deviations_that_hold(1 - ALPHA, known - 1)
+    return find_two_sided_quantile(1 - ALPHA, known - 1)

@@ -18,7 +18,7 @@ from profkit.evidence.tables import (
     HistoryLaunch,
     HistoryReport,
     HistoryRow,
-    iterate_diagnosed_launches_of_report,
+    iterate_launch_rows,
 )
 from profkit.records.store import Document, compute_sha256_of_file
 from profkit.reports.cluster import iterate_results_by_path
@@ -138,6 +138,4 @@ def make_history_rows_of_report(part: ReportLaunches) -> ReportRows:
     file = part.file
     about = file.status, file.message or None, file.launches, file.ncu_version
     report = HistoryReport(file.path, file.sha256, *about)
-    return report, list(
-        iterate_diagnosed_launches_of_report(part.iterate_launches(), file.sha256 or file.path)
-    )
+    return report, list(iterate_launch_rows(part.iterate_launches(), file.sha256 or file.path))

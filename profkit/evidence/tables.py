@@ -220,7 +220,7 @@ def list_schema_rows() -> list[dict[str, str]]:
     return rows
 
 
-def make_history_run_of_record(
+def make_run_row(
     record: Record,
     report_sha256: str,
     fallback_commit: str | None,
@@ -280,7 +280,7 @@ def make_columns_of_warm_times(record: Record) -> dict[str, Any]:
     return {"samples": tuple(record.warm_samples), **known}
 
 
-def iterate_diagnosed_launches_of_report(
+def iterate_launch_rows(
     rows: Iterable[Mapping[Any, Any]], report_sha256: str
 ) -> Iterator[HistoryLaunch]:
     """Yield the diagnosed launches of a report: those that ncu could finish."""

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _FILES: set[str] = set()  # that were run here
 
 
-def run_users_code_or_explain(
+def run_users_code(
     path: str | Path, run: Callable[[], T], passes_through: type[Exception] = ProfkitError
 ) -> tuple[T | None, str]:
     """Return what a call of the user's code gave, and why it gave nothing: "" where it did.
@@ -35,7 +35,7 @@ def run_users_code_or_explain(
         KeyboardInterrupt: Somebody stops profkit.
     """
     try:
-        with keep_users_code_from_stdout_and_exit(path):
+        with confine_users_code(path):
             return run(), ""
     except (KeyboardInterrupt, ProfkitError, passes_through):
         raise
@@ -55,7 +55,7 @@ def import_python_file_as(path: Path, name: str) -> ModuleType:
 
 
 @contextlib.contextmanager
-def keep_users_code_from_stdout_and_exit(path: str | Path) -> Iterator[None]:
+def confine_users_code(path: str | Path) -> Iterator[None]:
     """Run code of this file so that it prints to stderr, and os._exit raises SystemExit."""
     _FILES.add(os.fspath(path))
     own = os.getpid()

@@ -6,7 +6,11 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from profkit.units import BytesPerSecond
+
 
 T = TypeVar("T")
 Capability = tuple[int, int]
@@ -53,12 +57,12 @@ def find_gpu_exactly(cc: object) -> Gpu | None:
 
 def find_nearest_of_generation(cc: Capability | None) -> Gpu | None:
     """Return the row of the nearest compute capability of the same generation that is no newer."""
-    return find_row_of_newest_up_to(
+    return find_newest_up_to(
         {known: row for known, row in read_gpu_table().items() if cc and known[0] == cc[0]}, cc
     )
 
 
-def find_row_of_newest_up_to(rows: dict[Capability, T], cc: Capability | None) -> T | None:
+def find_newest_up_to(rows: dict[Capability, T], cc: Capability | None) -> T | None:
     """Return the row of the newest compute capability that is not above this one; None without."""
     return rows.get(max((known for known in rows if cc and known <= cc), default=(0, 0)))
 
@@ -77,10 +81,10 @@ def get_measured_levels(column: str, cc: Capability | None) -> Levels:
     """Return what the nearest GPU that is no newer gains; without one, what holds on every GPU."""
     rows = get_gpu_column_by_capability(column)
     low, expect, high = zip(*rows.values(), strict=True)
-    return find_row_of_newest_up_to(rows, cc) or (min(low), min(expect), max(high))
+    return find_newest_up_to(rows, cc) or (min(low), min(expect), max(high))
 
 
-def find_pinned_copy_rate(cc: Capability | None) -> float:
+def find_pinned_copy_rate(cc: Capability | None) -> BytesPerSecond:
     """Return bytes a second of a pinned copy, of the nearest GPU that is no newer, or the least."""
     rates = get_gpu_column_by_capability("pinned")
-    return float(find_row_of_newest_up_to(rates, cc) or min(rates.values()))
+    return float(find_newest_up_to(rates, cc) or min(rates.values()))

@@ -210,10 +210,10 @@ def parse_header(source: str, file_name: str) -> Header:
     if not comment:
         hint = "begin the file with a comment of at most 64 KB: its first line is the title"
         raise ProfkitError(f"{file_name} has no header", hint)
-    return parse_header_without_comment_marks(list_comment_lines_without_marks(comment), file_name)
+    return parse_header_lines(strip_comment_marks(comment), file_name)
 
 
-def parse_header_without_comment_marks(lines_of_comment: Sequence[str], file_name: str) -> Header:
+def parse_header_lines(lines_of_comment: Sequence[str], file_name: str) -> Header:
     """Read a header whose comment marks are gone; `file_name` is what an error calls the file."""
     lines = [line.strip() for line in lines_of_comment]
     while lines and not lines[0]:
@@ -234,7 +234,7 @@ def parse_header_without_comment_marks(lines_of_comment: Sequence[str], file_nam
     return Header(lines[0].strip(), "\n".join(text).strip(), keys)
 
 
-def list_comment_lines_without_marks(match: re.Match[str]) -> list[str]:
+def strip_comment_marks(match: re.Match[str]) -> list[str]:
     """Return the lines of a comment without its marks."""
     if match["block"] is not None:
         return [re.sub(r"^\s*\*(?=\s|$)", "", line) for line in match["block"].splitlines()]
@@ -288,7 +288,7 @@ def parse_values_of_tunables(value: str, file_name: str) -> dict[str, tuple[str,
     return tunables
 
 
-def list_value_by_macro_combinations(
+def list_value_combinations(
     tunables: Mapping[str, tuple[str, ...]],
 ) -> list[dict[str, str]]:
     """Return every choice of one value per macro, the defaults first."""
@@ -348,7 +348,7 @@ def hash_cpp_code_with_includes(path: Path, keys: Mapping[str, str] | None = Non
         if k not in SPEAKS:
             decides[k] = v.split()
     digest = hashlib.sha256(repr(decides).encode() if decides else b"")
-    for file in iterate_bytes_and_tokens_of_includes(resolve_path(path), set()):
+    for file in walk_included_files(resolve_path(path), set()):
         digest.update(b"%d:" % len(file[1]) + file[1])
     return digest.hexdigest()
 
@@ -356,12 +356,12 @@ def hash_cpp_code_with_includes(path: Path, keys: Mapping[str, str] | None = Non
 def hash_cpp_text_with_includes(path: Path) -> str:
     """Return sha256 of the same files to the letter: line tables follow comments and layout too."""
     digest = hashlib.sha256()
-    for text, *_ in iterate_bytes_and_tokens_of_includes(resolve_path(path), set()):
+    for text, *_ in walk_included_files(resolve_path(path), set()):
         digest.update(b"%d:" % len(text) + text)
     return digest.hexdigest()
 
 
-def remove_comments_and_encode_tokens(text: str) -> bytes:
+def encode_code_tokens(text: str) -> bytes:
     """Return C++ source without its comments and layout: one token a line, as UTF-8.
 
     A preprocessor directive ends with its line, so that end stays. All tokens as texts of Python would
@@ -393,9 +393,7 @@ def iterate_code_tokens(text: str) -> Iterator[str]:
                 yield token[0]
 
 
-def iterate_bytes_and_tokens_of_includes(
-    file: Path, seen: set[Path]
-) -> Iterator[tuple[bytes, bytes]]:
+def walk_included_files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the text and the code of a file and of all that it includes with quotes, each once."""
     waiting = [file]
     while waiting:
@@ -405,9 +403,7 @@ def iterate_bytes_and_tokens_of_includes(
             continue
         seen.add(file)
         try:
-            text, bare, includes = read_bytes_tokens_and_includes(
-                file, state.st_mtime_ns, state.st_size
-            )
+            text, bare, includes = read_tokenized_file(file, state.st_mtime_ns, state.st_size)
         except OSError as error:
             raise ProfkitError(f"{file}: {error.strerror}", "a kernel's source is text") from error
         except BudgetSpent as error:
@@ -420,7 +416,7 @@ _COPIES = 4  # of a source's text, which are there at the same time
 
 
 @functools.lru_cache(maxsize=1024)
-def read_bytes_tokens_and_includes(
+def read_tokenized_file(
     file: Path, _mtime: int, _size: int
 ) -> tuple[bytes, bytes, tuple[Path, ...]]:
     """Return a file's bytes, its tokens without comments, and the files that it includes."""
@@ -430,4 +426,4 @@ def read_bytes_tokens_and_includes(
     ReadBudget(len(text)).spend_bytes(_COPIES * sys.getsizeof(decoded))
     bare = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], decoded)
     includes = tuple(resolve_path(file.parent / n) for n in _INCLUDE.findall(bare))
-    return text, remove_comments_and_encode_tokens(decoded), includes
+    return text, encode_code_tokens(decoded), includes

@@ -95,7 +95,7 @@ def expand_pattern_to_report_paths(pattern: str) -> list[str]:
     except ProfkitError:
         return [str(path)]  # it may be there: the reader of it says why it cannot be read
     if state is not None and stat.S_ISDIR(state.st_mode):
-        return _list_reports_and_closed_folders_below(path)
+        return _list_reports_below(path)
     # A file first: [ and ] are legal in file names.
     if state is not None or is_link(path) or not glob.has_magic(str(path)):
         return [str(path)]
@@ -104,12 +104,10 @@ def expand_pattern_to_report_paths(pattern: str) -> list[str]:
         shown = shorten_path(pattern)
         raise ProfkitError(f"{shown}: matches no file", "check the path and the quotes")
     files = [name for name in matched if not is_folder(name)]
-    return files or list(
-        chain.from_iterable(_list_reports_and_closed_folders_below(Path(name)) for name in matched)
-    )
+    return files or list(chain.from_iterable(_list_reports_below(Path(name)) for name in matched))
 
 
-def _list_reports_and_closed_folders_below(folder: Path) -> list[str]:
+def _list_reports_below(folder: Path) -> list[str]:
     """Return the reports below a folder, and what of it may not be looked at: its reader says why."""
     files, unread = walk_folder(folder)
     reports = []
@@ -308,7 +306,7 @@ def is_valid_run_name(name: str) -> bool:
     return _WORD.fullmatch(name) is not None
 
 
-def find_record_and_report(stem: Path) -> RunFiles:
+def find_run_files(stem: Path) -> RunFiles:
     """Return what is there: a record, a report, both or neither."""
     record = stem.with_name(f"{stem.name}.json")
     reports = (stem.with_name(stem.name + suffix) for suffix in SUFFIXES)
@@ -333,7 +331,7 @@ def find_all_run_files(
     runs: dict[RunName, tuple[RunFiles, ...]] = {}
     for name, paths in sorted(stems.items()):
         try:
-            runs[name] = tuple(map(find_record_and_report, sorted(paths)))
+            runs[name] = tuple(map(find_run_files, sorted(paths)))
         except ProfkitError as problem:
             found.append(problem)
     if problems is not None:
@@ -349,9 +347,9 @@ def make_run_paths(root: Path, problem: str, variant: str, case: str) -> tuple[P
     Where the run is already, there again; else `<problem>/<case>/<variant>.*`.
     """
     stem = root / problem / case / variant
-    flat = find_record_and_report(root / f"{variant}.{case}")
+    flat = find_run_files(root / f"{variant}.{case}")
     if flat.record or flat.report:
-        there = find_record_and_report(stem)
+        there = find_run_files(stem)
         require_single_run(
             (flat, there) if there.record or there.report else (flat,), (variant, case)
         )

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -26,11 +26,15 @@ from profkit.records.store import (
     Document,
     Unprinted,
     WhereKnown,
+    amend_document,
     convert_struct_to_json,
     get_printed_schema,
-    merge_changed_fields_into_document,
     read_struct,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import Hertz, Seconds
+
 
 SCHEMA = "profkit.run/1"
 
@@ -126,19 +130,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
         return self.known_timing.session
 
     @property
-    def warm_samples(self) -> tuple[float, ...]:
+    def warm_samples(self) -> tuple[Seconds, ...]:
         """Return seconds per call with a warm L2, in the order taken."""
         warm = self.known_timing.l2.warm or parts.TimedSide()
         return warm.samples
 
     @property
-    def cold_samples(self) -> tuple[float, ...]:
+    def cold_samples(self) -> tuple[Seconds, ...]:
         """Return seconds per call with a cold L2, in the order taken."""
         cold = self.known_timing.l2.cold or parts.TimedSide()
         return cold.samples
 
     @property
-    def sm_clock(self) -> float | None:
+    def sm_clock(self) -> Hertz | None:
         """Return the SM clock after the timing, in Hz."""
         after = self.known_timing.after or parts.GpuState()
         return after.sm_clock
@@ -204,14 +208,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     def max_abs(self) -> float | None:
         """Return the largest absolute error over all cases; None without a check."""
         if self.check:
-            return find_largest_known_or_none(c.max_abs for c in self.check.cases)
+            return find_largest_known(c.max_abs for c in self.check.cases)
         return None
 
     @property
     def max_rel(self) -> float | None:
         """Return the largest relative error over all cases; None without a check."""
         if self.check:
-            return find_largest_known_or_none(c.max_rel for c in self.check.cases)
+            return find_largest_known(c.max_rel for c in self.check.cases)
         return None
 
     @property
@@ -223,15 +227,15 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     def largest_resources(self) -> parts.Resources:
         """Return the most over all kernels: per thread by the build, per block by the launch."""
         launches, kernels = self.launches, self.resources
-        registers = find_largest_known_or_none(x.regs for x in launches)
+        registers = find_largest_known(x.regs for x in launches)
         if not registers:
-            registers = find_largest_known_or_none(k.regs for k in kernels)
+            registers = find_largest_known(k.regs for k in kernels)
         return parts.Resources(
             registers=registers,
-            shared_static=find_largest_known_or_none(x.static_smem for x in launches),
-            shared_dynamic=find_largest_known_or_none(x.dynamic_smem for x in launches),
-            spills=find_largest_known_or_none(k.spills for k in kernels),
-            stack=find_largest_known_or_none(k.stack for k in kernels),
+            shared_static=find_largest_known(x.static_smem for x in launches),
+            shared_dynamic=find_largest_known(x.dynamic_smem for x in launches),
+            spills=find_largest_known(k.spills for k in kernels),
+            stack=find_largest_known(k.stack for k in kernels),
         )
 
     def is_stale(self, source_hash: str) -> bool:
@@ -257,7 +261,7 @@ class ProfileDocument(
     runs: tuple[ProfiledRun, ...] = ()
 
 
-def find_largest_known_or_none(values: Iterable[float | None]) -> float | None:
+def find_largest_known(values: Iterable[float | None]) -> float | None:
     """Return the largest of what is known; None where nothing is."""
     return max((float(v) for v in values if v is not None), default=None)
 
@@ -342,9 +346,7 @@ def write_record(path: Path, record: Record) -> None:
 def amend_record(record: Record) -> None:
     """Write a record over the file it was read from: only what was changed since is other there."""
     before = read_record(record.path)
-    document = merge_changed_fields_into_document(
-        read_json(record.path), before.to_json(), record.to_json()
-    )
+    document = amend_document(read_json(record.path), before.to_json(), record.to_json())
     write_text(record.path, json.dumps(document, indent=1) + "\n")
 
 

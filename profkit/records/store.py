@@ -270,7 +270,7 @@ _SCALARS: Mapping[type[inspect.Type], Callable[[Any], bool]] = {
 }
 
 
-def merge_changed_fields_into_document(
+def amend_document(
     document: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a JSON object with what changed put in, and everything else as it is, to the letter.
@@ -289,7 +289,7 @@ def merge_changed_fields_into_document(
             continue
         held, read = items.get(key), before.get(key)
         if isinstance(held, Mapping) and isinstance(read, Mapping) and isinstance(new, Mapping):
-            items[key] = merge_changed_fields_into_document(held, read, new)
+            items[key] = amend_document(held, read, new)
         elif key in items:
             items[key] = new
         else:

@@ -33,7 +33,7 @@ from profkit.reports.instruction import (
     STORES,
     TENSOR,
     Instruction,
-    decode_function_or_none,
+    decode_function,
 )
 
 if TYPE_CHECKING:
@@ -390,10 +390,10 @@ class LaunchedCode:
         found = self._find_function_start_and_line_table(pc)
         if found is not None:
             start, table = found
-            for file, line in table.find_lines_at_offset_innermost_first(pc - start):
+            for file, line in table.find_inlined_lines(pc - start):
                 if not _TOOLKIT.search(file):
                     return _cleaned(file), line
-        near = self._find_place_of_nearby_instruction(pc)
+        near = self._find_nearby_place(pc)
         return (near and self._find_call_by_name(place, near)) or near or place
 
     def _find_function_start_and_line_table(self, pc: int) -> tuple[int, LineTable] | None:
@@ -411,10 +411,10 @@ class LaunchedCode:
         if found is None or not self._has_bounded_lines():
             return None
         start, table = found
-        frames = table.find_lines_at_offset_innermost_first(pc - start)
+        frames = table.find_inlined_lines(pc - start)
         while frames and _TOOLKIT.search(frames[0][0]):
             frames = frames[1:]
-        call = table.find_call_that_tells_use_apart(frames)
+        call = table.find_distinguishing_call(frames)
         if call is None:
             return None
         return _cleaned(call[0]), call[1]
@@ -440,8 +440,8 @@ class LaunchedCode:
         own = self.sources.get(file or "", [])
         if file is None or not file.endswith(".py") or not library or not own or line is None:
             return None
-        name = find_name_and_lines_of_python_function(library, library_place[1])[0]
-        first, last = find_name_and_lines_of_python_function(own, line)[1]
+        name = find_enclosing_function(library, library_place[1])[0]
+        first, last = find_enclosing_function(own, line)[1]
         names = {name, *name.split("_")} - {""}
         spans = {span for at, span in self._statements(file).items() if first < at <= last}
         calls = []
@@ -452,7 +452,7 @@ class LaunchedCode:
             return (file, min(calls, key=lambda at: abs(at - line)))
         return None
 
-    def _find_place_of_nearby_instruction(self, pc: int) -> Place | None:
+    def _find_nearby_place(self, pc: int) -> Place | None:
         """Return the line of an instruction near by; its operands are made before it."""
         for step in (-BYTES, BYTES):
             for near in range(pc + step, pc + step * (_NEAR + 1), step):
@@ -499,7 +499,7 @@ class LaunchedCode:
             return texts[line - 1]
         return " ".join(text.strip() for text in texts[first - 1 : last])[:STATEMENT]
 
-    def get_opcode_or_empty(self, pc: int) -> str:
+    def get_opcode(self, pc: int) -> str:
         """Return the opcode at an address; "" when unknown."""
         program = self.get_decoded_function_at(pc)
         at = None
@@ -529,14 +529,14 @@ class LaunchedCode:
         return self._function_code(start)
 
     def _decode_function(self, start: int) -> DecodedFunction | None:
-        code = decode_function_or_none(
+        code = decode_function(
             self._functions_by_start[start].code, start, self.capability, self._word
         )
         if code is None:
             return None
         return DecodedFunction(code)
 
-    def get_machine_code_of_function_at(self, pc: int) -> bytes:
+    def get_code_of_function(self, pc: int) -> bytes:
         """Return the machine code of the function that an address is in; nothing where not known."""
         start = self._find_function_start(pc)
         if start is not None:
@@ -605,9 +605,7 @@ class LaunchedCode:
     def _is_function_at(self, function: Function, start: int) -> bool:
         """Return whether a function is here, by the text: before 2023.2 a report has no address."""
         code = (
-            decode_function_or_none(
-                function.code[: _FIRST * BYTES], start, self.capability, self._word
-            )
+            decode_function(function.code[: _FIRST * BYTES], start, self.capability, self._word)
             or []
         )
         return bool(code) and all(self._word(x.pc) == x.opcode for x in code)
@@ -642,7 +640,7 @@ def index_register_definitions(
     from profkit.reports.operands import bound_written_registers, decode_statement
 
     instructions = program.instructions
-    code = kernel.get_machine_code_of_function_at(instructions[0].pc)
+    code = kernel.get_code_of_function(instructions[0].pc)
 
     def read_statement(n: int) -> SassStatement:
         """Take an instruction apart by its bits, or by its text, which is slow."""
@@ -658,7 +656,7 @@ _cleaned = cache(escape_non_utf8)
 STATEMENT = 160  # characters of a statement over several lines
 
 
-def find_name_and_lines_of_python_function(
+def find_enclosing_function(
     source_lines: Sequence[str], line: int | None
 ) -> tuple[str, tuple[int, int]]:
     """Return the name and the lines of the Python function that a line is in; ("", (0, 0)) for none."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import gcd
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from profkit.reports.addresses import (
     DecodedFunction,
@@ -32,8 +32,12 @@ from profkit.reports.lanes import (
     WarpRegisters,
     add_lanes,
     make_uniform_lanes,
-    multiply_lanes_or_none,
+    multiply_lanes,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import ByteCount
+
 
 BANKS, BANK = 32, 4  # bytes
 LINE = BANKS * BANK  # bytes of one wavefront
@@ -69,7 +73,7 @@ class SharedMemoryAccess:
     @cached_property
     def predicted_wavefronts(self) -> float:
         """Return wavefronts per request by the addresses, averaged over the warps."""
-        return self.compute_average_wavefronts_per_request(self.warps)
+        return self.compute_average_wavefronts(self.warps)
 
     @property
     def is_prediction_right(self) -> bool:
@@ -94,9 +98,7 @@ class SharedMemoryAccess:
         """Return whether its addresses take more wavefronts than needed, beyond the tolerance."""
         return self.predicted_wavefronts > self.needed_wavefronts * (1 + AGREES)
 
-    def compute_average_wavefronts_per_request(
-        self, addresses_by_warp: Sequence[Sequence[int]]
-    ) -> float:
+    def compute_average_wavefronts(self, addresses_by_warp: Sequence[Sequence[int]]) -> float:
         """Return wavefronts per request, by the addresses of each warp."""
         counts = [
             count_wavefronts_of_request(lanes, self.size, is_load=self.is_load)
@@ -228,7 +230,7 @@ def _get_or_make_address_lookup(kernel: LaunchedCode, program: DecodedFunction) 
     second.
     """
     start = program.instructions[0].pc
-    known = "addresses", kernel.get_machine_code_of_function_at(start), start, kernel.block_size
+    known = "addresses", kernel.get_code_of_function(start), start, kernel.block_size
     if known not in kernel.shared:
         definitions = index_register_definitions(kernel, program)
         warps = _list_warp_registers(kernel, definitions)
@@ -322,7 +324,7 @@ def _compute_lane_addresses(
         scales.append(max((_SCALES.get(part, 1) for part in parts), default=1))
     total = make_uniform_lanes(0)
     for value, scale in zip(warp.evaluate_operands(position, names), scales, strict=True):
-        scaled = value and multiply_lanes_or_none(value, make_uniform_lanes(scale))
+        scaled = value and multiply_lanes(value, make_uniform_lanes(scale))
         if scaled is None:
             return None
         total = add_lanes(total, scaled)
@@ -372,7 +374,7 @@ def _make_layout(
         file=file,
         line=line if file else None,
         before=first.predicted_wavefronts,
-        after=first.compute_average_wavefronts_per_request(moved),
+        after=first.compute_average_wavefronts(moved),
         warps=len(moved),
         accesses=len(array),
         share=sum(access.excess_wavefronts for access in array) / excess,
@@ -419,7 +421,7 @@ LayoutChange = tuple[Literal["padding", "swizzle"], int, int, Warps]
 
 def _find_least_change(array: Sequence[SharedMemoryAccess], alignment: int) -> LayoutChange | None:
     """Return the least padding, else a swizzle, that leaves no conflict at any access of an array."""
-    row = _find_row_pitch_in_bytes(array[0])
+    row = _find_row_pitch(array[0])
     if row < NARROWEST or row % alignment:
         return None
     for padding in range(alignment, LINE + 1, alignment):
@@ -440,12 +442,12 @@ def _is_layout_free_of_conflicts(
         most = access.needed_wavefronts
         if not access.has_conflicts:
             most = max(most, access.predicted_wavefronts)
-        if access.compute_average_wavefronts_per_request(warps) > most * (1 + AGREES):
+        if access.compute_average_wavefronts(warps) > most * (1 + AGREES):
             return False
     return True
 
 
-def _find_row_pitch_in_bytes(access: SharedMemoryAccess) -> int:
+def _find_row_pitch(access: SharedMemoryAccess) -> ByteCount:
     """Return how many bytes apart the rows are that lanes access at once; 0 where they are in one."""
     apart = 0
     for lanes in access.warps:

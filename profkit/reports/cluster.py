@@ -38,7 +38,7 @@ def connect_to_cluster(address: str) -> Any:
         raise ProfkitError(f"--on {address}: {summarize_error_in_one_line(error)}", hint) from error
 
 
-def require_dask_client_or_executor(client: Any) -> Any:
+def require_executor(client: Any) -> Any:
     """Return what takes tasks; a ProfkitError of neither a Dask client nor an executor."""
     if hasattr(client, "get_executor"):
         return client.get_executor(pure=False)  # the same path may hold another file tomorrow
@@ -75,7 +75,7 @@ def _iterate_on_executor(
 ) -> Iterator[tuple[str, Any]]:
     """Do the same on a client's workers, some files at a time."""
     todo = iter(paths)
-    executor, workers = require_dask_client_or_executor(client), _count_workers(client)
+    executor, workers = require_executor(client), _count_workers(client)
     chunks = iter(lambda: list(islice(todo, CHUNK)), [])
     window = max(8, _AHEAD * workers)
     open_: dict[Future[Any], tuple[list[str], int]] = {}
@@ -115,7 +115,7 @@ def _submit_chunk(
     """Return a task; one that a broken pool does not take has failed."""
     try:
         task: Future[Any] = executor.submit(
-            run_function_on_paths_in_child, function_path, chunk, path_of_function_for_dead
+            run_chunk_in_child, function_path, chunk, path_of_function_for_dead
         )
     except RuntimeError as error:  # BrokenExecutor is one
         task = Future()
@@ -123,7 +123,7 @@ def _submit_chunk(
     return task
 
 
-def run_function_on_paths_in_child(
+def run_chunk_in_child(
     function_path: str, paths: Sequence[str], path_of_function_for_dead: str
 ) -> list[tuple[str, Any]]:
     """Do what a worker does: a few files, in a child process of its own."""

@@ -41,7 +41,7 @@ from profkit.reports.wire import (
     ResultKind,
     find_message_shape,
     iterate_fields,
-    read_field_and_next_offset,
+    read_field,
     read_varint,
     verify_field,
     verify_field_order,
@@ -158,7 +158,7 @@ def verify_and_summarize_result(data: bytes, kind: ResultKind, oddities: Odditie
             before = kind.metrics
             at = _collect_consecutive_metrics(data, at, tag, (ids, metrics), oddities)
             continue
-        number, wire_type, start, stop, at = read_field_and_next_offset(data, at, len(data))
+        number, wire_type, start, stop, at = read_field(data, at, len(data))
         verify_field_order(number, before, shape, oddities)
         before = number
         seen.add(number)
@@ -299,7 +299,7 @@ def _iterate_fields_with_offsets(data: bytes) -> Iterator[FieldWithBegin]:
     at = 0
     while at < len(data):
         begin = at
-        number, wire_type, start, stop, at = read_field_and_next_offset(data, at, len(data))
+        number, wire_type, start, stop, at = read_field(data, at, len(data))
         yield number, wire_type, start, stop, begin, at
 
 
@@ -427,7 +427,7 @@ def _verify_instance(data: bytes, offset: int, stop: int, oddities: Oddities) ->
         match = value.match(data, offset + 6 + head[5], stop)
         if match and match.end() == offset + 2 + head[1] and head[1] < 0x80 and text.isascii():
             return match.end()
-    _, _, start, behind, offset = read_field_and_next_offset(data, offset, stop)
+    _, _, start, behind, offset = read_field(data, offset, stop)
     verify_message(data, start, behind, find_message_shape("MetricInstance"), oddities)
     return offset
 
@@ -457,7 +457,7 @@ def _collect_consecutive_metrics(
             id_ = match[1]
             offset = match.end()
         else:
-            _, _, start, stop, offset = read_field_and_next_offset(data, offset, end)
+            _, _, start, stop, offset = read_field(data, offset, end)
             _verify_metric(data, start, stop, oddities)
             id_ = _read_metric_id(data, start)
         ids.append(id_)

@@ -176,14 +176,14 @@ class LineTable:
             rows.setdefault((row.file, row.line), []).append(row)
         return rows
 
-    def find_lines_at_offset_innermost_first(self, offset: int) -> list[SourceLine]:
+    def find_inlined_lines(self, offset: int) -> list[SourceLine]:
         """Return the lines at an offset into the function, the innermost first."""
         at = bisect_right(self._ordered, offset, key=lambda row: row.address) - 1
         if at < 0:
             return []
         return self._list_inline_frames(self._ordered[at])
 
-    def find_call_that_tells_use_apart(self, frames: Sequence[SourceLine]) -> SourceLine | None:
+    def find_distinguishing_call(self, frames: Sequence[SourceLine]) -> SourceLine | None:
         """Return the call that tells this use of an inlined line from its others; None where it is one.
 
         It is the nearest frame that no other use comes through: a wrapper in a wrapper says nothing.

@@ -17,7 +17,7 @@ from profkit.reports.lanes import RegisterDefinitions, list_registers_in_operand
 _ADDS, _PRODUCTS = frozenset({"FADD", "FADD2"}), frozenset({"FMUL", "FMUL2"})
 
 
-def compute_share_of_adds_that_could_fuse(kernel: LaunchedCode) -> float | None:
+def compute_fusable_share(kernel: LaunchedCode) -> float | None:
     """Return the share of the FP32 instructions that are adds of a product rounded by itself.
 
     None where the machine code of none is known.

@@ -356,9 +356,9 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
 
             layouts[key] = find_conflict_free_layouts(kernel)
         if _UNFUSED in names:
-            from profkit.reports.fusing import compute_share_of_adds_that_could_fuse
+            from profkit.reports.fusing import compute_fusable_share
 
-            share = compute_share_of_adds_that_could_fuse(kernel)
+            share = compute_fusable_share(kernel)
             if share is not None:
                 fusable[key] = share
     return HotLines(
@@ -426,7 +426,7 @@ class _LineSum:
 def _sum_counter_by_line(kernel: LaunchedCode, counter: Counter) -> dict[Place, _LineSum]:
     sums: dict[Place, _LineSum] = defaultdict(_LineSum)
     for pc, value in _sum_first_collected(kernel, counter).items():
-        if value > 0 and (not counter.opcodes or kernel.get_opcode_or_empty(pc) in counter.opcodes):
+        if value > 0 and (not counter.opcodes or kernel.get_opcode(pc) in counter.opcodes):
             sums[kernel.place(pc)].add_value(value, pc)
     return sums
 
@@ -523,7 +523,7 @@ def _locate_instruction(kernel: LaunchedCode, pc: int | None) -> _Location:
     if pc is None:
         return _Location()
     file, line = kernel.place(pc)
-    return _Location(file, line if file else None, pc, kernel.get_opcode_or_empty(pc))
+    return _Location(file, line if file else None, pc, kernel.get_opcode(pc))
 
 
 def _add_source_text(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:

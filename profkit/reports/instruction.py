@@ -150,7 +150,7 @@ _HOPPER = 90  # from here on a jump has eight bits more, in bits 16-23
 _ALWAYS = 7  # the predicate PT
 
 
-def decode_function_or_none(
+def decode_function(
     code: bytes,
     first_address: int,
     capability: int,
@@ -165,7 +165,7 @@ def decode_function_or_none(
     instructions = []
     for at, (low, high) in enumerate(struct.iter_unpack("<QQ", code[: len(code) // BYTES * BYTES])):
         pc = first_address + BYTES * at
-        opcode = decode_opcode_or_none(low, capability) or name_unknown_opcode(pc)
+        opcode = decode_opcode(low, capability) or name_unknown_opcode(pc)
         if not opcode:
             return None
         instructions.append(
@@ -224,7 +224,7 @@ def _list_read_registers(lower_half: int, upper_half: int, opcode: str) -> tuple
     return tuple(register for register in operands if register != _ZERO)
 
 
-def decode_opcode_or_none(lower_half: int, capability: int) -> str | None:
+def decode_opcode(lower_half: int, capability: int) -> str | None:
     """Return the opcode in the lower 64 bits of an instruction; None when it is not known."""
     form = lower_half & 0xFFF
     if form in BY_FORM:

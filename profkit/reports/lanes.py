@@ -69,7 +69,7 @@ def count_low_zero_bits(value: int) -> int:
     return (value & -value).bit_length() - 1 if value else BITS
 
 
-def multiply_lanes_or_none(left: Lanes, right: Lanes) -> Lanes | None:
+def multiply_lanes(left: Lanes, right: Lanes) -> Lanes | None:
     """Return the product; None where an unknown factor meets one that differs between lanes."""
     bits = BITS
     for unknown, other in ((left, right), (right, left)):
@@ -83,7 +83,7 @@ def multiply_lanes_or_none(left: Lanes, right: Lanes) -> Lanes | None:
     return Lanes(tuple(x * y % WORD for x, y in pairs), bits)
 
 
-def shift_lanes_right_or_none(value: Lanes, count: int, *, signed: bool) -> Lanes | None:
+def shift_lanes_right(value: Lanes, count: int, *, signed: bool) -> Lanes | None:
     """Return the value shifted right in each lane; None if too few bits are known for that."""
     if value.is_exact:
         numbers = value.values
@@ -156,7 +156,7 @@ def _apply_truth_table(operands: Sequence[Sequence[int]], table: int) -> tuple[i
     return _REGISTERS.unpack(result.to_bytes(_REGISTERS.size, "little"))
 
 
-def keep_what_both_lanes_know(left: Lanes | None, right: Lanes | None) -> Lanes | None:
+def merge_lanes(left: Lanes | None, right: Lanes | None) -> Lanes | None:
     """Return what is known of a register that comes from two places, one at a time in all lanes."""
     if left is None or right is None:
         return None
@@ -262,7 +262,7 @@ def _compute_product(statement: SassStatement, operands: Sequence[Lanes]) -> May
         return None
     if "HI" in statement.modifiers:
         return _compute_high_product(statement, operands)
-    product = multiply_lanes_or_none(operands[0], operands[1])
+    product = multiply_lanes(operands[0], operands[1])
     return product and add_lanes(product, operands[2])
 
 
@@ -285,13 +285,11 @@ def _compute_scaled_sum(statement: SassStatement, operands: Sequence[Lanes]) -> 
         return None
     count = operands[-1].values[0] & (BITS - 1)
     if "HI" not in statement.modifiers:
-        product = multiply_lanes_or_none(operands[0], make_uniform_lanes(1 << count))
+        product = multiply_lanes(operands[0], make_uniform_lanes(1 << count))
         return product and add_lanes(product, operands[1])
     if len(operands) == 4 and any(operands[2].values):
         return None
-    moved = shift_lanes_right_or_none(
-        operands[0], BITS - count, signed="SX32" in statement.modifiers
-    )
+    moved = shift_lanes_right(operands[0], BITS - count, signed="SX32" in statement.modifiers)
     return moved and add_lanes(moved, operands[1])
 
 
@@ -305,11 +303,11 @@ def _compute_shifted(statement: SassStatement, operands: Sequence[Lanes]) -> May
         return None
     by, modifiers = count.values[0] & (BITS - 1), statement.modifiers
     if "L" in modifiers and "HI" not in modifiers:
-        return multiply_lanes_or_none(low, make_uniform_lanes(1 << by))
+        return multiply_lanes(low, make_uniform_lanes(1 << by))
     if "R" in modifiers and "HI" in modifiers:
-        return shift_lanes_right_or_none(high, by, signed="S32" in modifiers or "S64" in modifiers)
+        return shift_lanes_right(high, by, signed="S32" in modifiers or "S64" in modifiers)
     if "R" in modifiers and not any(high.values) and high.is_exact:
-        return shift_lanes_right_or_none(low, by, signed=False)
+        return shift_lanes_right(low, by, signed=False)
     return None
 
 
@@ -477,7 +475,7 @@ class WarpRegisters:
             if value is PENDING:
                 continue
             if (n, register) in self._made:
-                value = keep_what_both_lanes_know(self._made[n, register], value)
+                value = merge_lanes(self._made[n, register], value)
                 if value == self._made[n, register]:
                     continue
             self._made[n, register] = value
@@ -548,7 +546,7 @@ class WarpRegisters:
         known = [self._made[n, register] for n in definitions if (n, register) in self._made]
         if not known:
             return PENDING
-        return reduce(keep_what_both_lanes_know, known)
+        return reduce(merge_lanes, known)
 
 
 def _parse_sass_number(text: str) -> int:

@@ -139,7 +139,7 @@ def read_printed_table(path: str) -> ReportLaunches:
         content = read_bytes(path, TABLE_MOST)
         sha256 = hashlib.sha256(content).hexdigest()
         if content and not content.isspace():
-            table = check_and_open_printed_table(lambda: _decode_lines(content), path)
+            table = open_printed_table(lambda: _decode_lines(content), path)
             lost = table.loss_sentence
             budget = ReadBudget(len(content), spare=ReadBudget.DOCUMENT)
             part = make_report_of_raw_counters(table.iterate_launches(), unread, budget)
@@ -359,9 +359,7 @@ class PrintedTable:
         yield from launches.values()
 
 
-def check_and_open_printed_table(
-    read_lines: Callable[[], Iterable[str]], file_name: str
-) -> PrintedTable:
+def open_printed_table(read_lines: Callable[[], Iterable[str]], file_name: str) -> PrintedTable:
     """Return a table that was looked at once; `file_name` is its own in an error."""
     table = PrintedTable(read_lines, file_name)
     table.check_all_rows_once()
@@ -417,7 +415,7 @@ def _parse_cell(metric: str, text: str, unit: str, has_decimal_comma: bool) -> R
         return {}
     whole, _, inner = text.partition("(")
     # Of times and frequencies ncu stores another unit than SI.
-    is_scaled = "/" not in unit and _split_prefix_factor_from_unit(unit)[0] in ("second", "s", "hz")
+    is_scaled = "/" not in unit and _split_prefix(unit)[0] in ("second", "s", "hz")
     factor = _get_factor_of_printed_unit(unit) / (get_factor_to_si(metric) if is_scaled else 1.0)
     value = _parse_number_of_locale(whole, has_decimal_comma)
     if value is None:
@@ -448,12 +446,10 @@ def _parse_number_of_locale(text: str, has_decimal_comma: bool) -> float | None:
 def _get_factor_of_printed_unit(unit: str) -> float:
     """Return the factor from a printed unit to SI: 1e9 for Gbyte/second, 1e-6 for usecond, 1 for %."""
     above, _, below = unit.partition("/")
-    return _split_prefix_factor_from_unit(above)[1] / (
-        _split_prefix_factor_from_unit(below)[1] if below else 1.0
-    )
+    return _split_prefix(above)[1] / (_split_prefix(below)[1] if below else 1.0)
 
 
-def _split_prefix_factor_from_unit(unit: str) -> tuple[str, float]:
+def _split_prefix(unit: str) -> tuple[str, float]:
     """Return a unit without its prefix, and the prefix as a factor."""
     unit = unit.strip()
     lower = unit.lower()

@@ -121,7 +121,7 @@ def _read_shortest_varint(data: bytes, offset: int) -> tuple[int, int]:
     return value, end
 
 
-def read_field_and_next_offset(data: bytes, offset: int, end: int) -> FieldAndNextOffset:
+def read_field(data: bytes, offset: int, end: int) -> FieldAndNextOffset:
     """Return the field at an offset: number, wire type, start, end (value, 0 if varint), next offset.
 
     Malformed where there is none, or it leaves the message that ends at `end`.
@@ -157,7 +157,7 @@ def iterate_fields(data: bytes, offset: int, end: int) -> Iterator[Field]:
     Malformed where they do not fill it exactly.
     """
     while offset < end:
-        number, wire, start, stop, offset = read_field_and_next_offset(data, offset, end)
+        number, wire, start, stop, offset = read_field(data, offset, end)
         yield number, wire, start, stop
 
 
@@ -171,7 +171,7 @@ def verify_message(
     seen: set[int] = set()
     before = 0
     while offset < end:
-        number, wire, start, stop, offset = read_field_and_next_offset(data, offset, end)
+        number, wire, start, stop, offset = read_field(data, offset, end)
         if number <= before:
             verify_field_order(number, before, message, oddities)
         before = number

@@ -9,7 +9,7 @@ import pytest
 from profkit.evidence.ablated import (
     describe_causes_that_cost_more,
     describe_changed_ablation_gains,
-    judge_by_ablation_whether_cause_is_gone,
+    judge_fix_by_ablation,
     make_history_rows_of_ablation,
 )
 from profkit.evidence.compare import compare_sides
@@ -61,16 +61,16 @@ def test_a_fix_is_kept_where_nothing_is_left_to_win(
 ) -> None:
     before = read_changed("stage2")
     after = read_changed("stage2swizzle", low=low, gain=gain, control=1.0)
-    assert judge_by_ablation_whether_cause_is_gone(CONFLICTS, before, after)[0] is kept
+    assert judge_fix_by_ablation(CONFLICTS, before, after)[0] is kept
 
 
 def test_nothing_is_said_of_what_was_not_measured() -> None:
     before, after = read_changed("stage2"), read_changed("stage2swizzle")
     document = read_document("stage2swizzle")
     bare = parse_record({**document, "ablation": None})
-    assert judge_by_ablation_whether_cause_is_gone(CONFLICTS, before, bare) == (None, "")
-    assert judge_by_ablation_whether_cause_is_gone(CONFLICTS, bare, after) == (None, "")
-    assert judge_by_ablation_whether_cause_is_gone("uncoalesced-access", before, after) == (
+    assert judge_fix_by_ablation(CONFLICTS, before, bare) == (None, "")
+    assert judge_fix_by_ablation(CONFLICTS, bare, after) == (None, "")
+    assert judge_fix_by_ablation("uncoalesced-access", before, after) == (
         None,
         "",
     )
@@ -83,9 +83,7 @@ def test_a_cause_of_which_nothing_is_left_is_gone() -> None:
     found["measured"] = [row for row in found["measured"] if row["ablation"] != "conflict-free"]
     gone = {"code": "nothing-to-take-away", "observed": "", "threshold": "", "remedy": ""}
     found["refused"] = [{"ablation": "conflict-free", **gone}]
-    kept, because = judge_by_ablation_whether_cause_is_gone(
-        CONFLICTS, read_changed("stage2"), parse_record(document)
-    )
+    kept, because = judge_fix_by_ablation(CONFLICTS, read_changed("stage2"), parse_record(document))
     assert kept is True
     assert because == "removing it brought 1.57x, and there is nothing left of it"
 

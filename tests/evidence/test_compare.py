@@ -20,7 +20,7 @@ from profkit.evidence.compare import (
     compare_runs,
     is_resource_worse,
     list_exit_reasons,
-    match_launches_and_list_leftover_kernels,
+    match_launches,
 )
 from profkit.evidence.counters import (
     FindingChange,
@@ -30,7 +30,7 @@ from profkit.evidence.counters import (
     list_moved_metrics,
     make_moved_metric,
 )
-from profkit.evidence.runs import Run, match_runs_and_list_leftover_names
+from profkit.evidence.runs import Run, match_runs
 from profkit.judge import Estimate, Status
 from profkit.model.launch import Launch, NotCollected
 from profkit.records.parts import RecordedGpu, Resources
@@ -409,19 +409,19 @@ def test_findings_come_by_what_became_of_them_and_the_dearest_first():
 
 def test_one_run_a_side_is_a_pair_whatever_it_is_called_and_several_go_by_their_names():
     one, other = run("stage1", "B"), run("stage2", "C")
-    assert match_runs_and_list_leftover_names([one], [other]) == ([(one, other)], ())
+    assert match_runs([one], [other]) == ([(one, other)], ())
     cases = [run("stage1", "A"), run("stage1", "B")]
     later = [run("stage2", "B"), run("stage2", "C")]
-    pairs, left = match_runs_and_list_leftover_names(cases, later)
+    pairs, left = match_runs(cases, later)
     assert [(b.name, a.name) for b, a in pairs] == [("stage1.B", "stage2.B")]
     assert left == ("stage1.A", "stage2.C")
-    pairs, left = match_runs_and_list_leftover_names(cases, [other])
+    pairs, left = match_runs(cases, [other])
     assert (pairs, left) == ([], ("stage1.A", "stage1.B", "stage2.C"))
     both = [run("stage1", "B"), run("stage2", "B")]
-    pairs, left = match_runs_and_list_leftover_names(both, [run("stage2", "B"), run("stage3", "B")])
+    pairs, left = match_runs(both, [run("stage2", "B"), run("stage3", "B")])
     assert [(b.name, a.name) for b, a in pairs] == [("stage2.B", "stage2.B")]
     assert left == ("stage1.B", "stage3.B")
-    assert match_runs_and_list_leftover_names([], [one]) == ([], ("stage1.B",))
+    assert match_runs([], [one]) == ([], ("stage1.B",))
 
 
 def test_launches_match_by_name_and_order():
@@ -429,19 +429,19 @@ def test_launches_match_by_name_and_order():
         rows = [row(None, None, kernel=k, launch=i) for i, k in enumerate(kernels)]
         return Run("x", None, None, frame(*rows))
 
-    pairs, left = match_launches_and_list_leftover_kernels(bare("a", "b", "a"), bare("b", "a", "c"))
+    pairs, left = match_launches(bare("a", "b", "a"), bare("b", "a", "c"))
     assert [(b["launch"], a["launch"]) for b, a in pairs] == [(0, 1), (1, 0)]
     assert left == (("a",), ("c",))
     # Of several foreign kernels none is taken for another; one on each side is what was asked for.
-    assert match_launches_and_list_leftover_kernels(bare("a"), bare("y", "z")) == (
+    assert match_launches(bare("a"), bare("y", "z")) == (
         [],
         (("a",), ("y", "z")),
     )
-    pairs, left = match_launches_and_list_leftover_kernels(bare("a"), bare("y"))
+    pairs, left = match_launches(bare("a"), bare("y"))
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("a", "y")]
     assert left == ((), ())
     # A kernel that got another name is launched as often as before; the n-th is the n-th.
-    pairs, left = match_launches_and_list_leftover_kernels(bare("a", "a"), bare("y", "y"))
+    pairs, left = match_launches(bare("a", "a"), bare("y", "y"))
     assert [(b["launch"], a["launch"]) for b, a in pairs] == [(0, 0), (1, 1)]
     assert left == ((), ())
     assert (
@@ -454,7 +454,7 @@ def test_launches_match_by_name_and_order():
 def test_launches_of_variants_match_in_order_whatever_their_names():
     one = run(launches=[row(kernel="qk"), row(kernel="pv")])
     other = run("stage2", launches=[row("stage2", kernel="first"), row("stage2", kernel="second")])
-    pairs, left = match_launches_and_list_leftover_kernels(one, other)
+    pairs, left = match_launches(one, other)
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("qk", "first"), ("pv", "second")]
     assert left == ((), ())
 
@@ -697,14 +697,14 @@ def test_one_launch_of_several_stands_for_a_variant_whose_kernels_have_other_nam
     """The longest of each side; the others are left over, in order."""
     before = run(launches=[row(kernel="a", time=1e-5), row(kernel="b", time=9e-5)])
     after = run("stage2", launches=[row("stage2", kernel="c", time=3e-5)])
-    pairs, left = match_launches_and_list_leftover_kernels(before, after)
+    pairs, left = match_launches(before, after)
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("b", "c")]
     assert left == (("a",), ())
     three = run("stage2", launches=[row("stage2", kernel=k) for k in ("b", "b", "z")])
-    pairs, left = match_launches_and_list_leftover_kernels(before, three)
+    pairs, left = match_launches(before, three)
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("b", "b")]
     assert left == (("a",), ("b", "z"))
-    assert match_launches_and_list_leftover_kernels(before, run("stage2", launches=[])) == (
+    assert match_launches(before, run("stage2", launches=[])) == (
         [],
         (("a", "b"), ()),
     )
@@ -765,14 +765,12 @@ def test_launches_of_reports_match_by_their_marks_and_those_of_variants_do_not()
 
     sides = [[("qk", "k"), ("pv", "k")], [("pv", "k"), ("qk", "k"), ("z", "k")]]
     reports = [Run("x", None, None, frame(*marked(None, *side))) for side in sides]
-    pairs, left = match_launches_and_list_leftover_kernels(*reports)
+    pairs, left = match_launches(*reports)
     assert [(b["nvtx"], a["nvtx"]) for b, a in pairs] == [("qk", "qk"), ("pv", "pv")]
     assert left == ((), ("k",))
     one = run(launches=marked("stage1", ("stage1", "a"), ("stage1", "b")))
     two = run("stage2", launches=marked("stage2", ("stage2", "b")))
-    assert [
-        (b["kernel"], a["kernel"]) for b, a in match_launches_and_list_leftover_kernels(one, two)[0]
-    ] == [("b", "b")]
+    assert [(b["kernel"], a["kernel"]) for b, a in match_launches(one, two)[0]] == [("b", "b")]
 
 
 def test_what_is_damaged_in_a_record_is_named():

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from profkit.evidence import stats
 from profkit.evidence.history import History
-from profkit.evidence.noise import compute_deviation_to_assume, estimate_spreads
+from profkit.evidence.noise import estimate_spreads, widen_spread_for_few_runs
 from profkit.evidence.stats import (
     PROCESS_SPREAD,
     Taken,
@@ -162,7 +162,7 @@ def real(
     for name, known in (("apart, assumed", False), ("apart, measured", True)):
         found = []
         for (uuid, *_), runs in kernels.items():
-            sigma = compute_deviation_to_assume(spreads[uuid or ""]) if known else PROCESS_SPREAD
+            sigma = widen_spread_for_few_runs(spreads[uuid or ""]) if known else PROCESS_SPREAD
             numbers = replace(stats.GATE, process_spread=sigma)
             for before, after in pairwise(runs):
                 sides = before.samples[:n], [factor * x for x in after.again[:n]]

@@ -13,7 +13,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import BetweenProcesses
 from profkit.evidence.conditions import (
-    list_notes_on_machine_differences,
+    list_machine_differences,
     list_timing_method_differences,
 )
 from profkit.evidence.gate import GateReport, GateSubject, judge_head_against_base, make_gate_report
@@ -22,7 +22,7 @@ from profkit.evidence.stats import (
     GATE,
     GATE_ROUNDS,
     compare_samples,
-    compute_smallest_detectable_share,
+    compute_detectable_change,
     count_samples_needed_per_side,
     is_speedup_significant,
 )
@@ -392,8 +392,8 @@ def test_a_gpu_that_was_not_asked_held_nobody_down() -> None:
         return replace(record, timing=replace(record.timing, after=state, session=None))
 
     slow = held(after, ("hardware thermal slowdown",))
-    assert list_notes_on_machine_differences(held(before, None), slow) == []
-    assert list_notes_on_machine_differences(held(before, ()), slow) == [
+    assert list_machine_differences(held(before, None), slow) == []
+    assert list_machine_differences(held(before, ()), slow) == [
         "clocks limited by nothing and by hardware thermal slowdown"
     ]
 
@@ -434,12 +434,12 @@ def test_what_the_kernel_itself_makes_of_the_clocks_is_no_other_machine() -> Non
         states = {"before": GpuState(throttle=before), "after": GpuState(throttle=after)}
         return replace(record, timing=replace(record.timing, session=None, **states))
 
-    assert list_notes_on_machine_differences(held(()), held(("software power cap",))) == []
+    assert list_machine_differences(held(()), held(("software power cap",))) == []
     for reason in ("software thermal slowdown", "hardware slowdown", "unknown"):
-        assert list_notes_on_machine_differences(held((reason,)), held((), (reason,))) == []
-        assert list_notes_on_machine_differences(
-            held(()), held((), (reason, "software power cap"))
-        ) == [f"clocks limited by nothing and by {reason}"]
+        assert list_machine_differences(held((reason,)), held((), (reason,))) == []
+        assert list_machine_differences(held(()), held((), (reason, "software power cap"))) == [
+            f"clocks limited by nothing and by {reason}"
+        ]
 
 
 def test_a_cold_and_a_warm_time_are_two_methods(tmp_path: Path) -> None:
@@ -538,7 +538,7 @@ def test_the_smallest_change_is_seen_as_often_as_it_says() -> None:
     seen, quick = [], replace(GATE, resamples=300)
     for _ in range(150):
         before, after = (1e-5 * (1 + rng.exponential(0.005, 120)) for _ in range(2))
-        smallest = compute_smallest_detectable_share(
+        smallest = compute_detectable_change(
             compare_samples(before, after, taken="interleaved", thresholds=quick)
         )
         assert 0.001 < smallest < 0.05
@@ -546,7 +546,7 @@ def test_the_smallest_change_is_seen_as_often_as_it_says() -> None:
         later = compare_samples(before, more, taken="interleaved", thresholds=quick)
         seen.append(is_speedup_significant(later))
     assert sum(seen) / len(seen) >= 0.95
-    assert isnan(compute_smallest_detectable_share(compare_samples([1.0], [1.0])))
+    assert isnan(compute_detectable_change(compare_samples([1.0], [1.0])))
 
 
 def test_bench_takes_what_a_gate_needs() -> None:

@@ -29,9 +29,9 @@ from profkit.evidence.history import History, add_artifacts, query_history
 from profkit.evidence.noise import (
     KnownSpreads,
     compare_consecutive_runs,
-    compute_deviation_to_assume,
     estimate_spreads,
     measure_noise_by_gpu,
+    widen_spread_for_few_runs,
 )
 from profkit.evidence.runs import Evidence
 from profkit.evidence.samples import Spread
@@ -39,10 +39,10 @@ from profkit.evidence.tables import (
     HistoryLaunch,
     HistoryRun,
     HistoryTwin,
-    iterate_diagnosed_launches_of_report,
+    iterate_launch_rows,
     list_schema_rows,
     make_arrow_schema_of_table,
-    make_history_run_of_record,
+    make_run_row,
     rank_commit_doubt,
 )
 from profkit.records.parts import Commit, RecordedGpu, TimedSide, TimedSides
@@ -61,9 +61,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 def row(median: float, seed: int, day: int, **facts) -> HistoryRun:
     """One run of v1 at B, measured on that day in a session of its own."""
     record = made("v1", median, seed, f"session {day}", made=f"2026-11-{day:02}T00:00:00+00:00")
-    return replace(
-        make_history_run_of_record(record, f"record {day}", f"commit {day}", "log"), **facts
-    )
+    return replace(make_run_row(record, f"record {day}", f"commit {day}", "log"), **facts)
 
 
 def test_adding_twice_adds_nothing(tmp_path: Path) -> None:
@@ -82,9 +80,9 @@ def test_adding_twice_adds_nothing(tmp_path: Path) -> None:
 
 def test_the_commit_of_the_record_comes_first(tmp_path: Path) -> None:
     own = replace(made("v1"), git=Commit(commit="own", dirty=True))
-    found = make_history_run_of_record(own, "sha", "said", "environment")
+    found = make_run_row(own, "sha", "said", "environment")
     assert (found.commit, found.commit_from, found.dirty) == ("own", "record", True)
-    assert make_history_run_of_record(made("v1"), "sha", None, "environment").commit_from is None
+    assert make_run_row(made("v1"), "sha", None, "environment").commit_from is None
     assert find_ci_commit({"GITHUB_SHA": "x", "PROFKIT_COMMIT": "y"}) == "y"
     assert find_ci_commit({}) is None
 
@@ -327,8 +325,8 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
     assert (len(found), problems) == (20, []), "each once"
     spread = estimate_spreads((), found)["GPU-1"]
     assert (spread.sigma, spread.dof) == (pytest.approx(0.0103, abs=0.0005), 19)
-    assert compute_deviation_to_assume(spread) / spread.sigma == pytest.approx(1.18, abs=0.01)
-    assert compute_deviation_to_assume(Spread(0.01, 3)) == pytest.approx(0.0393, abs=1e-3)
+    assert widen_spread_for_few_runs(spread) / spread.sigma == pytest.approx(1.18, abs=0.01)
+    assert widen_spread_for_few_runs(Spread(0.01, 3)) == pytest.approx(0.0393, abs=1e-3)
     quiet = [twin(f"q{i}", 1e-5, 1e-5, made=f"2026-11-22T1{i}:00:00+00:00") for i in range(9)]
     assert estimate_spreads((), quiet)["GPU-1"].sigma == 0.0025, "one sitting is no week"
     days = [replace(t, made=f"2026-11-0{i + 1}T10:00:00+00:00") for i, t in enumerate(quiet)]
@@ -610,14 +608,12 @@ def test_of_two_commits_of_one_record_the_surer_counts(tmp_path: Path, swapped: 
 
 def test_a_row_has_what_its_record_says_and_null_for_the_rest() -> None:
     bare = replace(made("v1"), gpu=RecordedGpu(name="", uuid="GPU-1"), timing=None, check=None)
-    found = make_history_run_of_record(bare, "sha", "", "option")
+    found = make_run_row(bare, "sha", "", "option")
     assert (found.gpu, found.gpu_uuid, found.driver, found.correct) == (None, "GPU-1", None, None)
     assert (found.commit, found.commit_from, found.made, found.samples) == (None, None, None, ())
     assert (found.median, found.low, found.high) == (None, None, None)
     assert found.launches == ("k 132x1x1 128x1x1 0 0 64 4",)
-    few = make_history_run_of_record(
-        made("v1", timing=timed(1e-5, 1, "s", 3)), "sha", "abc", "option"
-    )
+    few = make_run_row(made("v1", timing=timed(1e-5, 1, "s", 3)), "sha", "abc", "option")
     assert (few.commit, few.commit_from, few.session) == ("abc", "option", "s")
     assert (len(few.samples), few.median > 0, few.low, few.high) == (3, True, None, None)
     broken = replace(
@@ -626,7 +622,7 @@ def test_a_row_has_what_its_record_says_and_null_for_the_rest() -> None:
             few.timed.timing, l2=TimedSides(warm=TimedSide(samples=(1e-5, float("nan"))))
         ),
     )
-    lost = make_history_run_of_record(broken, "sha", None, None)
+    lost = make_run_row(broken, "sha", None, None)
     assert (lost.samples, lost.median) == ((), None), "samples that are no times"
     assert (few.timed.warm_samples, few.timed.gpu.uuid, few.subject) == (
         few.samples,
@@ -642,7 +638,7 @@ def test_launches_that_ncu_finished_are_rows_with_their_dearest_finding() -> Non
         frame_row("v1", status="failed", launch=4),
         frame_row(None, None, launch=5, time=float("nan")),
     ]
-    first, last = iterate_diagnosed_launches_of_report(listed, "sha")
+    first, last = iterate_launch_rows(listed, "sha")
     assert (first.report, first.launch, first.variant, first.time) == ("sha", 3, "v1", 1e-4)
     firing = {f.rule: f.gain for f in judge_launch(listed[0]).findings if f.status == "fires"}
     assert set(first.findings) == set(firing)
@@ -783,13 +779,13 @@ def test_a_history_that_is_not_there_or_half_broken_knows_less_and_says_why(tmp_
     assert ["half.parquet" in p.message for p in known.problems] == [True]
     assert known("GPU-2") is None
     plain_spread = estimate_spreads(kept.list_runs()[0])["GPU-1"]
-    assert known("GPU-1") == compute_deviation_to_assume(plain_spread, 0.05)
+    assert known("GPU-1") == widen_spread_for_few_runs(plain_spread, 0.05)
     assert (
         KnownSpreads(tmp_path / "h", 0.001)("GPU-1")
-        == compute_deviation_to_assume(plain_spread)
+        == widen_spread_for_few_runs(plain_spread)
         > known("GPU-1")
     )
-    assert compute_deviation_to_assume(Spread(0.01)) == 0.01, "an assumption is not widened"
+    assert widen_spread_for_few_runs(Spread(0.01)) == 0.01, "an assumption is not widened"
 
 
 def test_the_latest_run_before_on_the_same_gpu_is_compared_with() -> None:

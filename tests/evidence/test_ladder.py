@@ -14,7 +14,7 @@ from profkit.evidence.runs import (
     Evidence,
     Run,
     load_runs_of_side,
-    match_runs_and_list_leftover_names,
+    match_runs,
 )
 from tests.copies import replace
 from tests.evidence.made import frame, row, run, samples
@@ -120,12 +120,10 @@ def test_a_variant_stands_for_all_its_cases():
 
 
 def test_runs_pair_by_case_and_by_variant():
-    pairs, alone = match_runs_and_list_leftover_names(
-        [run("a"), run("a", "C")], [run("b"), run("b", "D")]
-    )
+    pairs, alone = match_runs([run("a"), run("a", "C")], [run("b"), run("b", "D")])
     assert [(b.name, a.name) for b, a in pairs] == [("a.B", "b.B")]
     assert alone == ("a.C", "b.D")
-    pairs, alone = match_runs_and_list_leftover_names([run("a"), run("b")], [run("b"), run("c")])
+    pairs, alone = match_runs([run("a"), run("b")], [run("b"), run("c")])
     assert [(b.name, a.name) for b, a in pairs] == [("b.B", "b.B")]
     assert alone == ("a.B", "c.B")
 
@@ -133,7 +131,7 @@ def test_runs_pair_by_case_and_by_variant():
 def test_two_runs_with_nothing_in_common():
     two = [run("a"), run("a", "C")]
     evidence_free = [replace(r, case="D") for r in two]
-    assert match_runs_and_list_leftover_names(two, evidence_free)[0] == []
+    assert match_runs(two, evidence_free)[0] == []
 
 
 def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
@@ -141,7 +139,7 @@ def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
     for one in rows:
         one["report"] = str(tmp_path / "both.ncu-rep")
     monkeypatch.setattr(
-        "profkit.evidence.runs.read_launches_or_raise_if_damaged", lambda reports: frame(*rows)
+        "profkit.evidence.runs.read_undamaged_launches", lambda reports: frame(*rows)
     )
     report = tmp_path / "both.ncu-rep"
     report.write_bytes(b"")
@@ -155,7 +153,7 @@ def test_compare_takes_runs_and_reports(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_every_run_in_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs_module, "read_launches_or_raise_if_damaged", lambda reports: frame())
+    monkeypatch.setattr(runs_module, "read_undamaged_launches", lambda reports: frame())
     for name in ("stage1.B", "stage1.C", "sdpa-cudnn.B"):
         (tmp_path / f"{name}.ncu-rep").write_bytes(b"")
     (tmp_path / "README.md").write_text("not a run")
@@ -230,9 +228,7 @@ def test_a_report_of_no_variant_is_called_as_its_file_and_beside_variants_left_o
         read = frame(*rows).astype({"variant": object, "case": object})
         for mark in ("variant", "case"):  # as a report's rows have it
             read[mark] = read[mark].where(read[mark].notna(), None)
-        monkeypatch.setattr(
-            runs_module, "read_launches_or_raise_if_damaged", lambda _, read=read: read
-        )
+        monkeypatch.setattr(runs_module, "read_undamaged_launches", lambda _, read=read: read)
         found = load_runs_of_side(report, Evidence(tmp_path))
         assert [r.name for r in found] == names
         assert sum(len(r.launches) for r in found) == len([r for r in rows if r["variant"]]) or (

@@ -22,7 +22,7 @@ from profkit.reports import cluster
 from profkit.reports.cluster import (
     connect_to_cluster,
     iterate_results_by_path,
-    require_dask_client_or_executor,
+    require_executor,
 )
 from tests.conftest import ROOT
 
@@ -83,7 +83,7 @@ def test_on_an_executor(tmp_path: Path, reports: list[str], pool) -> None:
     assert list(frame["report"]) == list(pk.load(reports)["report"])
 
 
-READ = cluster.run_function_on_paths_in_child
+READ = cluster.run_chunk_in_child
 
 
 def kill_once(function: str, chunk: list[str], died: str):
@@ -100,7 +100,7 @@ def test_a_killed_worker_loses_nothing(
     tmp_path: Path, reports: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pool of concurrent.futures is broken then: what it does not take is read here."""
-    monkeypatch.setattr(cluster, "run_function_on_paths_in_child", kill_once)
+    monkeypatch.setattr(cluster, "run_chunk_in_child", kill_once)
     kept = History(tmp_path / "h")
     with ProcessPoolExecutor(1) as client:
         done = diagnose_reports_into_history(reports, kept, client)
@@ -168,7 +168,7 @@ def test_results_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_clients_that_are_none() -> None:
     with pytest.raises(ProfkitError, match="a str takes no tasks"):
-        require_dask_client_or_executor("tcp://host")
+        require_executor("tcp://host")
     pytest.importorskip("distributed")
     with pytest.raises(ProfkitError, match="--on tcp"):
         connect_to_cluster("tcp://127.0.0.1:1")

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from profkit.evidence.users_code import keep_users_code_from_stdout_and_exit
+from profkit.evidence.users_code import confine_users_code
 
 
 class _User(threading.Thread):
@@ -21,7 +21,7 @@ class _User(threading.Thread):
         self.has_entered = threading.Event()
 
     def run(self) -> None:
-        with keep_users_code_from_stdout_and_exit("file.py"):
+        with confine_users_code("file.py"):
             os.write(1, b"the file's\n")
             self.has_entered.set()
             self.may_leave.wait(300)
@@ -57,7 +57,7 @@ def test_a_file_that_runs_another_leaves_stdout_as_it_was(
 ) -> None:
     with ExitStack() as files:
         for _ in range(3):
-            files.enter_context(keep_users_code_from_stdout_and_exit("file.py"))
+            files.enter_context(confine_users_code("file.py"))
         os.write(1, b"the file's\n")
         with pytest.raises(SystemExit):
             os._exit(0)

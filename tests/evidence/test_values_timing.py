@@ -16,7 +16,7 @@ from profkit.evidence.samples import (
     Interval,
     Spread,
     Thresholds,
-    estimate_spread_between_processes,
+    estimate_process_spread,
     group_samples_by_process,
     measure_gap_between_levels,
     measure_significant_drift,
@@ -25,8 +25,8 @@ from profkit.evidence.samples import (
 from profkit.evidence.stats import (
     TimeComparison,
     compare_samples,
+    compute_detectable_change,
     compute_hedges_g,
-    compute_smallest_detectable_share,
     count_samples_needed_per_side,
     estimate_median,
     format_ratio,
@@ -68,14 +68,14 @@ def _of(*medians: float) -> list[np.ndarray]:
 
 
 def test_spread_is_the_standard_deviation_of_the_medians():
-    assert estimate_spread_between_processes(_of(10.0, 12.0)) == Spread(sqrt(2), 1)
-    assert estimate_spread_between_processes(_of(10.0, 12.0, 14.0)) == Spread(2.0, 2)
+    assert estimate_process_spread(_of(10.0, 12.0)) == Spread(sqrt(2), 1)
+    assert estimate_process_spread(_of(10.0, 12.0, 14.0)) == Spread(2.0, 2)
     # Pooled: 2 + 8 squares over 1 + 2 degrees; a side of one process says nothing.
-    pooled = estimate_spread_between_processes(_of(10.0, 12.0), _of(1.0, 3.0, 5.0), _of(7.0))
+    pooled = estimate_process_spread(_of(10.0, 12.0), _of(1.0, 3.0, 5.0), _of(7.0))
     assert pooled is not None
     assert (pooled.sigma, pooled.dof) == (pytest.approx(sqrt(10 / 3)), 3)
-    assert estimate_spread_between_processes(_of(7.0)) is None
-    assert estimate_spread_between_processes() is None
+    assert estimate_process_spread(_of(7.0)) is None
+    assert estimate_process_spread() is None
 
 
 # --- intervals
@@ -310,17 +310,13 @@ def test_the_smallest_change_is_what_the_wider_end_would_see():
     """The critical value of one in a thousand, and what 95 of 100 such changes lie above."""
     reach = (stats.norm.ppf(0.9995) + stats.norm.ppf(0.95)) * 0.02
     for sides in ({"below": 0.02}, {"above": 0.02}):
-        assert compute_smallest_detectable_share(seen(1.0, **sides)) == pytest.approx(
-            exp(reach) - 1
-        )
+        assert compute_detectable_change(seen(1.0, **sides)) == pytest.approx(exp(reach) - 1)
     few = (stats.t.ppf(0.9995, 12) + stats.norm.ppf(0.95)) * 0.01
-    assert compute_smallest_detectable_share(seen(0.0, effective=13.0)) == pytest.approx(
-        exp(few) - 1
-    )
+    assert compute_detectable_change(seen(0.0, effective=13.0)) == pytest.approx(exp(few) - 1)
     per = stats.norm.ppf(0.9995) + stats.norm.ppf(0.95)
     nearly = log(1e6) / per
-    assert compute_smallest_detectable_share(seen(0.0, above=0.999 * nearly)) > 9e5
-    assert isnan(compute_smallest_detectable_share(seen(0.0, above=1.001 * nearly))), (
+    assert compute_detectable_change(seen(0.0, above=0.999 * nearly)) > 9e5
+    assert isnan(compute_detectable_change(seen(0.0, above=1.001 * nearly))), (
         "a factor of a million"
     )
 

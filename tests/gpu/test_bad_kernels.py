@@ -37,7 +37,7 @@ def caught_by(*checks: str) -> pytest.MarkDecorator:
 def target_run(tmp_path_factory: pytest.TempPathFactory) -> TargetRun:
     places = LabFolders(TESTS, tmp_path_factory.mktemp("build"))
     target = targets.find_target_by_options(places, (), True, ("B", "tiny"), False)
-    return pipeline.build_check_and_time_target(target, lambda _: None)
+    return pipeline.measure_target(target, lambda _: None)
 
 
 def faults(target_run: TargetRun, name: str) -> list[str]:
@@ -79,7 +79,7 @@ def test_a_launcher_that_asks_each_time_is_host_bound(target_run: TargetRun, nam
 @caught_by(*sanitize.TOOLS)
 def test_the_sanitizer_named_catches_it(target_run: TargetRun, name: str) -> None:
     tool = BAD[name].header.caught_by
-    found = sanitize.run_sanitizer_tool_and_summarize(
+    found = sanitize.run_sanitizer_tool(
         sanitizer(), make_profile_plan(target_run, name, "S17"), tool, timeout_s=60
     )
     assert found != sanitize.CLEAN, found
@@ -87,7 +87,7 @@ def test_the_sanitizer_named_catches_it(target_run: TargetRun, name: str) -> Non
 
 @pytest.mark.parametrize("tool", sanitize.TOOLS)
 def test_the_right_kernel_is_clean(target_run: TargetRun, tool: str) -> None:
-    found = sanitize.run_sanitizer_tool_and_summarize(
+    found = sanitize.run_sanitizer_tool(
         sanitizer(), make_profile_plan(target_run, "right", "S17"), tool, timeout_s=60
     )
     assert found == sanitize.CLEAN, found

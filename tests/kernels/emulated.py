@@ -267,7 +267,7 @@ def _told(asked: problem.Problem, at: data.CaseData, out: Path) -> str:
     files = [
         (at.folder / f"in{i}", (at.folder / f"in{i}").stat().st_size) for i in range(len(at.shapes))
     ]
-    files += [(f"{out}{i}", size) for i, size in enumerate(at.list_output_sizes_in_bytes())]
+    files += [(f"{out}{i}", size) for i, size in enumerate(at.list_output_sizes())]
     numbers = (
         values.get("scale", 1.0),
         int(values.get("causal", False)),

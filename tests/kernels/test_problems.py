@@ -118,7 +118,7 @@ def test_bfloat16_is_rounded_to_nearest_even_and_read_back() -> None:
 
 def asked_tolerance(case: str) -> tuple[float, float]:
     """What acceptance at a case is."""
-    return problem.load_problem(KERNELS / "layernorm").get_absolute_and_relative_tolerance(case)
+    return problem.load_problem(KERNELS / "layernorm").get_tolerance(case)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ ptxas info    : Used 10 registers, used 0 barriers, 400 bytes cmem[0]
 
 
 def test_ptxas_output() -> None:
-    foo, bar = resources.parse_kernel_resources_in_ptxas_log(LOG)
+    foo, bar = resources.parse_ptxas_log(LOG)
     assert (foo.arch, foo.regs, foo.smem, foo.spills, foo.stack) == ("90a", 168, 24960, 28, 48)
     assert get_base_name_of_kernel(foo.mangled) == "foo"
     assert get_base_name_of_kernel(foo.name) == "foo"

@@ -19,7 +19,7 @@ from profkit.errors import ProfkitError
 from profkit.lab.measure import capture, data
 from profkit.lab.measure.capture import (
     make_unused_folder_name,
-    write_problem_and_variant_of_captured_launch,
+    write_captured_problem,
 )
 from profkit.lab.measure.variants import problem, variants
 
@@ -69,9 +69,7 @@ def left(folder: Path, **more: Any) -> Path:
 
 
 def test_a_launch_becomes_a_problem(tmp_path: Path) -> None:
-    file = write_problem_and_variant_of_captured_launch(
-        left(tmp_path), tmp_path / "k" / "add", 'python "x"""', 12
-    )
+    file = write_captured_problem(left(tmp_path), tmp_path / "k" / "add", 'python "x"""', 12)
     read = variants.read_variant(file)
     assert (read.id, read.problem, read.language.name) == ("captured", "add", "Triton")
     assert read.space.values == {
@@ -98,7 +96,7 @@ def test_a_launch_becomes_a_problem(tmp_path: Path) -> None:
 
 
 def test_without_the_grids_expression_blocks_are_no_tunables(tmp_path: Path) -> None:
-    file = write_problem_and_variant_of_captured_launch(
+    file = write_captured_problem(
         left(tmp_path, grid_text=""), tmp_path / "k" / "add", "python x", 1
     )
     assert set(variants.read_variant(file).space.values) == {"WARPS", "STAGES"}
@@ -110,11 +108,9 @@ def test_a_spread_that_is_none_leaves_a_tolerance(tmp_path: Path) -> None:
     """Memory that held anything: float32 overflowed, or was never written."""
     outputs = [array("y", begins=1, std=float("inf")), array("z", begins=None, std=float("nan"))]
     place = left(tmp_path, outputs=outputs)
-    file = write_problem_and_variant_of_captured_launch(
-        place, tmp_path / "k" / "add", "python x", 1
-    )
+    file = write_captured_problem(place, tmp_path / "k" / "add", "python x", 1)
     loaded = problem.load_problem(file.parent)
-    assert loaded.get_absolute_and_relative_tolerance("captured") == (1e-7, 1e-6)
+    assert loaded.get_tolerance("captured") == (1e-7, 1e-6)
 
 
 def test_a_block_of_no_size_is_no_tunable(tmp_path: Path) -> None:
@@ -122,9 +118,7 @@ def test_a_block_of_no_size_is_no_tunable(tmp_path: Path) -> None:
     about = json.loads((place / "capture.json").read_text())
     about["parameters"].append({"name": "OTHER", "code": "None"})
     (place / "capture.json").write_text(json.dumps(about))
-    file = write_problem_and_variant_of_captured_launch(
-        place, tmp_path / "k" / "add", "python x", 1
-    )
+    file = write_captured_problem(place, tmp_path / "k" / "add", "python x", 1)
     assert set(variants.read_variant(file).space.values) == {"XBLOCK", "WARPS", "STAGES"}
 
 
@@ -226,19 +220,13 @@ def test_folders_have_names_of_their_own() -> None:
 def test_a_program_without_kernels_is_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "print('nothing here')"]
     with pytest.raises(ProfkitError, match="launched no Triton kernel") as caught:
-        capture.run_program_and_capture_launches(
-            command, tmp_path / "out", capture.CaptureOptions()
-        )
+        capture.capture_program_launches(command, tmp_path / "out", capture.CaptureOptions())
     assert "profkit profile" in caught.value.hint
     failing = [sys.executable, "-c", "print('no such model'); raise SystemExit(3)"]
     with pytest.raises(ProfkitError, match="ended with 3: no such model"):
-        capture.run_program_and_capture_launches(
-            failing, tmp_path / "out", capture.CaptureOptions()
-        )
+        capture.capture_program_launches(failing, tmp_path / "out", capture.CaptureOptions())
     with pytest.raises(ProfkitError, match="--kernel"):
-        capture.run_program_and_capture_launches(
-            command, tmp_path, capture.CaptureOptions(kernel="(")
-        )
+        capture.capture_program_launches(command, tmp_path, capture.CaptureOptions(kernel="("))
     assert not list((tmp_path / "out").iterdir())
 
 

@@ -30,7 +30,7 @@ def test_who_is_free_takes_the_next() -> None:
         if len(done["fast"]) == 9:
             fast_has_nine.set()
 
-    GpuPool(["slow", "fast"]).do_each_item_once_on_some_member(range(12), do)
+    GpuPool(["slow", "fast"]).share_items(range(12), do)
     assert sorted(done["slow"] + done["fast"]) == list(range(12))
     assert len(done["fast"]) > 2 * len(done["slow"]) > 0
 
@@ -47,13 +47,11 @@ def test_a_member_that_fails_gives_its_item_back() -> None:
         done.append((who, item))
 
     pool = GpuPool(["broken", "good"])
-    pool.do_each_item_once_on_some_member(range(5), do)
+    pool.share_items(range(5), do)
     assert sorted(done) == [("good", i) for i in range(5)]
     assert [(who, error.message) for who, error in pool.lost] == [("broken", "fell off the bus")]
     with pytest.raises(ProfkitError, match="none left"):
-        pool.do_each_item_once_on_some_member(
-            [1], lambda *_: (_ for _ in ()).throw(ProfkitError("none left"))
-        )
+        pool.share_items([1], lambda *_: (_ for _ in ()).throw(ProfkitError("none left")))
 
 
 def test_what_one_could_not_another_tries_and_the_last_decides() -> None:
@@ -66,7 +64,7 @@ def test_what_one_could_not_another_tries_and_the_last_decides() -> None:
             raise GivenBack("perhaps it was me")
 
     pool = GpuPool([1, 2, 3])
-    pool.do_each_item_once_on_some_member(range(4), do)
+    pool.share_items(range(4), do)
     mine = [(who, last) for who, item, last in tried if item == 0]
     assert sorted(who for who, _ in mine) == [1, 2, 3], "each once"
     assert [last for _, last in mine] == [False, False, True]
@@ -88,9 +86,7 @@ def test_what_was_given_back_is_tried_again_when_nobody_else_is_left() -> None:
         done.append((who, item, last))
 
     pool = GpuPool(["good", "broken"])
-    sharing = threading.Thread(
-        target=pool.do_each_item_once_on_some_member, args=(range(3), do), daemon=True
-    )
+    sharing = threading.Thread(target=pool.share_items, args=(range(3), do), daemon=True)
     sharing.start()
     sharing.join(60)
     assert not sharing.is_alive()
@@ -106,7 +102,7 @@ def test_a_bug_in_a_thread_is_raised_where_the_items_came_from() -> None:
         raise KeyError(item)
 
     with pytest.raises(KeyError):
-        GpuPool([1, 2]).do_each_item_once_on_some_member(range(3), do)
+        GpuPool([1, 2]).share_items(range(3), do)
     assert began.is_set()
 
 

@@ -11,7 +11,7 @@ from .conftest import Machine
 
 
 def by_name() -> dict[str, doctor.Inspection]:
-    return {f.name: f for f in doctor.examine_gpu_and_tools()}
+    return {f.name: f for f in doctor.inspect_machine()}
 
 
 def test_on_a_machine_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,13 +68,13 @@ def test_a_launcher_says_what_it_starts(place: Path, monkeypatch: pytest.MonkeyP
     folder = place / "kernels/p"
     variant = variants.read_variant(folder / "v1_x.cu")
     l4, h200 = build.compile_variants_not_built_yet([variant], ["89", "90"], place / "build")
-    shapes = dry.load_or_make_dry_launches_by_case(h200, folder)
+    shapes = dry.load_dry_launches_by_case(h200, folder)
     assert shapes is not None
     first, second = shapes["large"]
     assert (first.kernel, first.grid, first.block) == ("first(float*)", (132, 2, 1), (256, 1, 1))
     assert (first.dynamic_smem, first.blocks_per_sm) == (70000, 3)
     assert (second.grid, second.dynamic_smem, second.static_smem) == ((1000, 1, 1), 0, 1024)
-    on_l4 = dry.load_or_make_dry_launches_by_case(l4, folder)
+    on_l4 = dry.load_dry_launches_by_case(l4, folder)
     assert on_l4
     assert on_l4["large"][0].grid == (58, 2, 1)
     assert on_l4["large"][0].blocks_per_sm == 1
@@ -86,7 +86,7 @@ def test_a_launcher_says_what_it_starts(place: Path, monkeypatch: pytest.MonkeyP
     ]
 
     monkeypatch.setattr(dry, "run_command", None)
-    assert dry.load_or_make_dry_launches_by_case(h200, folder) == shapes, "kept beside the build"
+    assert dry.load_dry_launches_by_case(h200, folder) == shapes, "kept beside the build"
 
 
 @pytest.mark.nvcc
@@ -101,15 +101,15 @@ def test_what_the_stub_does_not_have_is_not_known(place: Path) -> None:
         [variants.read_variant(path)], ["90"], place / "build"
     )
     assert built.error is None
-    assert dry.load_or_make_dry_launches_by_case(built, path.parent) is None
+    assert dry.load_dry_launches_by_case(built, path.parent) is None
 
 
 def test_without_a_problem_nothing_is_known(tmp_path: Path) -> None:
     built = build.Build(
         variants.Variant("v", "p", tmp_path / "v.cu", Header("T")), "90", "", tmp_path
     )
-    assert dry.load_or_make_dry_launches_by_case(built, tmp_path) is None
-    assert dry.load_or_make_dry_launches_by_case(replace(built, library=None), tmp_path) is None
+    assert dry.load_dry_launches_by_case(built, tmp_path) is None
+    assert dry.load_dry_launches_by_case(replace(built, library=None), tmp_path) is None
 
 
 @pytest.mark.parametrize(

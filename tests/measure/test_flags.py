@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.lab.measure.languages.cuda import TRUST, refuse_unsafe_flags_of_untrusted_folder
+from profkit.lab.measure.languages.cuda import TRUST, refuse_unsafe_flags
 
 from .conftest import Machine
 
@@ -62,17 +62,17 @@ HARMFUL = (
 
 @pytest.mark.parametrize("flags", HARMLESS)
 def test_what_only_changes_code_passes(flags: str) -> None:
-    refuse_unsafe_flags_of_untrusted_folder(flags.split(), "x.cu")
+    refuse_unsafe_flags(flags.split(), "x.cu")
 
 
 @pytest.mark.parametrize("flags", HARMFUL)
 def test_what_may_do_more_is_refused(flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TRUST, raising=False)
     with pytest.raises(ProfkitError, match=r"x\.cu: 'flags: ") as caught:
-        refuse_unsafe_flags_of_untrusted_folder(flags.split(), "x.cu")
+        refuse_unsafe_flags(flags.split(), "x.cu")
     assert "--trust" in caught.value.hint
     monkeypatch.setenv(TRUST, "1")
-    refuse_unsafe_flags_of_untrusted_folder(flags.split(), "x.cu")
+    refuse_unsafe_flags(flags.split(), "x.cu")
 
 
 def profkit(*words: str) -> subprocess.CompletedProcess[str]:

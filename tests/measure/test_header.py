@@ -83,7 +83,7 @@ def test_budget() -> None:
 def test_tune_and_its_combinations() -> None:
     tunables = header.parse_values_of_tunables("M=16,32 N=1,2", "x")
     assert tunables == {"M": ("16", "32"), "N": ("1", "2")}
-    every = header.list_value_by_macro_combinations(tunables)
+    every = header.list_value_combinations(tunables)
     assert every[0] == {"M": "16", "N": "1"}
     assert len(every) == 4
     with pytest.raises(ProfkitError):

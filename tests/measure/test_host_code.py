@@ -92,9 +92,7 @@ def test_what_a_launcher_hands_over_is_in_its_hash(tmp_path: Path) -> None:
     hashes = {name: hash_host_code(o) for name, o in objects.items()}
     assert len(set(hashes.values())) == len(objects), hashes
     alike = {
-        code_hash.hash_machine_code_of_all_kernels(o)
-        for name, o in objects.items()
-        if name != "which kernel"
+        code_hash.hash_all_machine_code(o) for name, o in objects.items() if name != "which kernel"
     }
     assert len(alike) == 1, "the kernels are the same"
 

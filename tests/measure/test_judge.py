@@ -180,7 +180,7 @@ def test_data_is_computed_once(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         ref, MODULE.reference(ATTENTION.get_case("S17"), given)[0], rtol=1e-6
     )
-    assert again.list_output_sizes_in_bytes() == [2 * 3 * 17 * 64 * 2]
+    assert again.list_output_sizes() == [2 * 3 * 17 * 64 * 2]
     assert data.load_or_compute_case_data(ATTENTION, "S17", 1, tmp_path).folder != first.folder
     assert (
         data.load_or_compute_case_data(ATTENTION, "S17", 0, tmp_path, "e4m3").folder != first.folder

@@ -19,12 +19,12 @@ from profkit.lab.measure.languages import plan
 from profkit.lab.measure.languages.plan import (
     LaunchArgs,
     decode_array_address,
-    make_array_whose_address_codes_its_place,
+    make_array_at_coded_address,
 )
 from profkit.lab.measure.languages.triton import (
     LANGUAGE,
     remove_comments_and_layout,
-    summarize_traceback_in_one_line,
+    summarize_traceback,
 )
 from profkit.lab.measure.variants import build, variants
 
@@ -199,14 +199,14 @@ def test_arrays_are_told_by_their_addresses() -> None:
     args = LaunchArgs({"size": (4, 8), "scale": 0.5}, "90", 132)
     more = args.scratch((16,), "float32", zero=True)
     x, y = (
-        make_array_whose_address_codes_its_place("in", 1, "float16", (4, 8)),
-        make_array_whose_address_codes_its_place("out", 0, "float16", (4, 8)),
+        make_array_at_coded_address("in", 1, "float16", (4, 8)),
+        make_array_at_coded_address("out", 0, "float16", (4, 8)),
     )
     assert (x.stride(), x.numel(), x.element_size(), x.size(1)) == ((8, 1), 32, 2, 8)
     assert decode_array_address(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
     assert decode_array_address(y.data_ptr()) == plan.Parameter("out", 0, 0)
     for where, index in (("in", 31), ("out", 15)):  # as many as ProfkitArgs has room for
-        last = make_array_whose_address_codes_its_place(where, index, "int8", (1,))
+        last = make_array_at_coded_address(where, index, "int8", (1,))
         assert decode_array_address(last.data_ptr()) == plan.Parameter(where, index, 0)
     assert decode_array_address(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
     assert args.requested == [plan.Scratch(64, True)]
@@ -244,7 +244,7 @@ Traceback (most recent call last):
   File "somewhere/else.py", line 3, in run
 AttributeError: module 'triton.language' has no attribute 'swizzle9d'
 """
-    said = summarize_traceback_in_one_line(output, path)
+    said = summarize_traceback(output, path)
     assert said.startswith("tri_x.py:24: AttributeError: module 'triton.language' has no attribute")
     assert said.endswith("at case n17")
 

@@ -18,7 +18,7 @@ def measure(machine: Machine, *names: str, time: bool = False) -> TargetRun:
     target = targets.find_target_by_options(
         targets.LabFolders(machine.kernels), names, False, (), False
     )
-    return pipeline.build_check_and_time_target(target, lambda _: None, is_timed=time)
+    return pipeline.measure_target(target, lambda _: None, is_timed=time)
 
 
 def faults(target_run: TargetRun, name: str) -> list[str]:
@@ -130,7 +130,7 @@ def test_what_is_wrong_after_many_launches_has_no_times(machine: Machine) -> Non
         f.startswith("B: after timing: output 0: 1 of 500") for f in faults(target_run, "worn")
     )
     assert [name for name, _ in target_run.measured.times] == ["good"]
-    why = pipeline.make_error_where_no_verdict_is_given(target_run, "worn", "B")
+    why = pipeline.explain_missing_verdict(target_run, "worn", "B")
     assert why is not None
     assert "after timing" in why.message
 
@@ -155,7 +155,7 @@ def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.P
     target = targets.find_target_by_options(
         targets.LabFolders(machine.kernels), names, False, ("B",), False
     )
-    return pipeline.check_time_and_profile_target(
+    return pipeline.profile_target(
         target,
         machine.artifacts,
         profiler.CollectOptions(**options),

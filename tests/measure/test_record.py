@@ -9,7 +9,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.lab.measure import ladder
 from profkit.lab.measure.bench import Times, summarize_times_as_json
-from profkit.lab.measure.subjects import list_cuda_and_cudnn_versions
+from profkit.lab.measure.subjects import list_library_versions
 from profkit.lab.measure.targets import LabFolders, Measurements, Target, TargetRun, make_record
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.variants.problem import load_problem
@@ -99,15 +99,13 @@ def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Pa
         write_record(tmp_path / f"v1.{name}.json", Record(variant="v1", case=name, source=source))
     made = [built_as(), built_as(sass=None)]
     places = LabFolders(tmp_path, artifacts=tmp_path)
-    assert [p.name for p in ladder.refresh_records_of_same_machine_code(places, made).written] == [
+    assert [p.name for p in ladder.refresh_records_by_code(places, made).written] == [
         "v1.same.json"
     ]
     source = read_record(tmp_path / "v1.same.json").source
     assert (source.sha256, source.made_from) == ("new", "old")
-    assert ladder.refresh_records_of_same_machine_code(places, made).written == (), (
-        "it is fresh now"
-    )
-    ladder.refresh_records_of_same_machine_code(places, [built_as(source="newer")])
+    assert ladder.refresh_records_by_code(places, made).written == (), "it is fresh now"
+    ladder.refresh_records_by_code(places, [built_as(source="newer")])
     source = read_record(tmp_path / "v1.same.json").source
     assert (source.sha256, source.made_from) == ("newer", "old"), "made with, not before"
 
@@ -118,13 +116,11 @@ def test_the_same_kernels_of_another_launcher_stay_stale(tmp_path: Path, host: s
     source = RecordedSource(sha256="old", sass="s", host=host, arch="90")
     write_record(path, Record(variant="v1", case="B", source=source))
     text = path.read_text()
-    found = ladder.refresh_records_of_same_machine_code(
-        LabFolders(tmp_path, artifacts=tmp_path), [built_as()]
-    )
+    found = ladder.refresh_records_by_code(LabFolders(tmp_path, artifacts=tmp_path), [built_as()])
     assert (found.written, found.unknown) == ((), (path,))
     assert path.read_text() == text
     assert (
-        ladder.refresh_records_of_same_machine_code(
+        ladder.refresh_records_by_code(
             LabFolders(tmp_path, artifacts=tmp_path), [built_as(sass="t")]
         ).unknown
         == ()
@@ -137,20 +133,20 @@ def test_a_record_of_todays_source_gets_its_launchers_hash(tmp_path: Path) -> No
     write_record(path, Record(variant="v1", case="B", header=Header("T"), source=source))
     lines = path.read_text().splitlines()
     places = LabFolders(tmp_path, artifacts=tmp_path)
-    assert ladder.refresh_records_of_same_machine_code(places, [built_as()]).written == (path,)
+    assert ladder.refresh_records_by_code(places, [built_as()]).written == (path,)
     assert [x for x in path.read_text().splitlines() if x not in lines] == ['  "host": "h",']
-    assert ladder.refresh_records_of_same_machine_code(
-        places, [built_as(source="newer")]
-    ).written == (path,), "it can follow"
-    assert ladder.refresh_records_of_same_machine_code(
+    assert ladder.refresh_records_by_code(places, [built_as(source="newer")]).written == (path,), (
+        "it can follow"
+    )
+    assert ladder.refresh_records_by_code(
         places, [built_as(source="newest", host="i")]
     ).unknown == (path,)
 
 
 def test_what_a_library_call_brought_is_in_its_record() -> None:
-    assert list_cuda_and_cudnn_versions("13.0", 91002) == {"cuda": "13.0", "cudnn": "9.10.2"}
-    assert list_cuda_and_cudnn_versions("11.8", 8907) == {"cuda": "11.8", "cudnn": "8.9.7"}
-    assert list_cuda_and_cudnn_versions(None, None) == {}
+    assert list_library_versions("13.0", 91002) == {"cuda": "13.0", "cudnn": "9.10.2"}
+    assert list_library_versions("11.8", 8907) == {"cuda": "11.8", "cudnn": "8.9.7"}
+    assert list_library_versions(None, None) == {}
     problem = load_problem(Path("kernels/attention"))
     idle = GpuState()
     brought = {"cuda": "13.0", "cudnn": "9.10.2"}

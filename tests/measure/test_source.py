@@ -18,7 +18,7 @@ CODE = (
 
 def strip_comments(text: str) -> str:
     """The tokens of a source, one a line."""
-    return source.remove_comments_and_encode_tokens(text).decode()
+    return source.encode_code_tokens(text).decode()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.runs import Evidence
 from profkit.records.paths import (
     find_all_run_files,
-    find_record_and_report,
+    find_run_files,
     make_run_paths,
     require_single_run,
 )
@@ -70,7 +70,7 @@ def test_one_name_in_two_folders_is_asked_about(tmp_path: Path) -> None:
         evidence.load("v1", "B")
     assert len(evidence.load_all_usable_runs()[1]) == 1
     assert len(evidence.load_all_usable_runs(are_counters_needed=False)[1]) == 1
-    assert Evidence(tmp_path / "q").find_files_of_run("v1", "B") == find_record_and_report(
+    assert Evidence(tmp_path / "q").find_files_of_run("v1", "B") == find_run_files(
         tmp_path / "q/B/v1"
     )
 

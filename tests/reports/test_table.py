@@ -14,7 +14,7 @@ from profkit.errors import ProfkitError
 from profkit.reports import raw_counters as table
 from profkit.reports.frame import ReportFile
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.raw_counters import check_and_open_printed_table
+from profkit.reports.raw_counters import open_printed_table
 from profkit.reports.reader import load_reports, read_raw_frame, read_report_files
 from tests.conftest import committed
 
@@ -138,7 +138,7 @@ def test_a_report_printed_raw_reads_like_the_report(tmp_path):
 
 
 def read_launches(text: str, name: str) -> list[dict[str, Any]]:
-    return list(check_and_open_printed_table(text.splitlines, name).iterate_launches())
+    return list(open_printed_table(text.splitlines, name).iterate_launches())
 
 
 @pytest.mark.parametrize("size", [(1 << 17) + 1, 3 << 20, 12 << 20])

@@ -33,7 +33,7 @@ from profkit.reports.wire import (
     Oddities,
     find_message_shape,
     iterate_fields,
-    read_field_and_next_offset,
+    read_field,
     read_varint,
     verify_message,
 )
@@ -89,26 +89,26 @@ def test_ten_bytes_are_a_number_and_eleven_are_not() -> None:
 
 
 def test_one_field_at_an_offset() -> None:
-    assert read_field_and_next_offset(b"??" + made.field(5, 300), 2, 5) == (5, VARINT, 300, 0, 5)
-    assert read_field_and_next_offset(made.field(16, 7), 0, 3) == (
+    assert read_field(b"??" + made.field(5, 300), 2, 5) == (5, VARINT, 300, 0, 5)
+    assert read_field(made.field(16, 7), 0, 3) == (
         16,
         VARINT,
         7,
         0,
         3,
     )  # a key of two bytes
-    assert read_field_and_next_offset(made.field(3, b"abc"), 0, 5) == (3, BYTES, 2, 5, 5)
-    assert read_field_and_next_offset(made.field(3, b"a" * 127), 0, 129) == (3, BYTES, 2, 129, 129)
-    assert read_field_and_next_offset(made.field(3, b"a" * 128), 0, 131) == (3, BYTES, 3, 131, 131)
-    assert read_field_and_next_offset(made.field(2, 1.5), 0, 9) == (2, FIXED64, 1, 9, 9)
-    assert read_field_and_next_offset(b"\x15abcd", 0, 5) == (2, FIXED32, 1, 5, 5)
+    assert read_field(made.field(3, b"abc"), 0, 5) == (3, BYTES, 2, 5, 5)
+    assert read_field(made.field(3, b"a" * 127), 0, 129) == (3, BYTES, 2, 129, 129)
+    assert read_field(made.field(3, b"a" * 128), 0, 131) == (3, BYTES, 3, 131, 131)
+    assert read_field(made.field(2, 1.5), 0, 9) == (2, FIXED64, 1, 9, 9)
+    assert read_field(b"\x15abcd", 0, 5) == (2, FIXED32, 1, 5, 5)
 
 
 @pytest.mark.parametrize("data", [made.field(3, b"abc"), made.field(2, 1.5), made.field(5, 300)])
 def test_a_field_may_end_with_its_message_and_not_behind_it(data: bytes) -> None:
-    assert read_field_and_next_offset(data, 0, len(data))[4] == len(data)
+    assert read_field(data, 0, len(data))[4] == len(data)
     with pytest.raises(Malformed, match="leaves its message"):
-        read_field_and_next_offset(data, 0, len(data) - 1)
+        read_field(data, 0, len(data) - 1)
 
 
 def test_no_fields_in_nothing() -> None:
@@ -154,7 +154,7 @@ def test_a_value_is_one_value_and_a_list_may_be_long() -> None:
 )
 def test_a_number_is_as_short_as_it_can_be(data: bytes, why: str) -> None:
     with pytest.raises(Malformed, match=why):
-        read_field_and_next_offset(data, 0, len(data))
+        read_field(data, 0, len(data))
 
 
 def test_a_number_has_the_bits_of_its_kind() -> None:

@@ -338,8 +338,7 @@ def test_opcodes_of_every_function() -> None:
         )
     )
     found = {
-        pc: kernel.get_opcode_or_empty(pc)
-        for pc in (0xF0, 0x100, 0x130, 0x140, 0x200, 0x210, 0x220, 0x108)
+        pc: kernel.get_opcode(pc) for pc in (0xF0, 0x100, 0x130, 0x140, 0x200, 0x210, 0x220, 0x108)
     }
     assert found == {
         0xF0: "",
@@ -358,19 +357,15 @@ def test_a_kernel_without_an_address_is_where_it_was_run() -> None:
     kernel = _kernel(
         (_function("_Zk", None, CODE), _function("other", 0x500, EXITS)), metrics=places
     )
-    assert (
-        kernel.get_opcode_or_empty(0x500) == "NOP"
-    )  # what it ran, not what another process had there
+    assert kernel.get_opcode(0x500) == "NOP"  # what it ran, not what another process had there
     elsewhere = {"launch__function_pcs": Metric(None, {0x500: 0.0, 0x900: 0.0})}
-    assert (
-        _kernel((_function("_Zk", None, CODE),), metrics=elsewhere).get_opcode_or_empty(0x500) == ""
-    )
+    assert _kernel((_function("_Zk", None, CODE),), metrics=elsewhere).get_opcode(0x500) == ""
 
 
 def test_code_that_the_report_has_not_has_its_opcodes_by_the_text() -> None:
     sass = {16: "NOP", 32: "LDG.E R4, [R2]", 48: "@!P0 FADD R5, R4, R4", 64: "EXIT", 80: "???"}
     kernel = _kernel(sass={**sass, 96: ".L_1:", 112: "--"})
-    said = [kernel.get_opcode_or_empty(pc) for pc in (*sass, 96, 112, 128)]
+    said = [kernel.get_opcode(pc) for pc in (*sass, 96, 112, 128)]
     assert said == ["NOP", "LDG", "FADD", "EXIT", "", "", "", ""]
     assert kernel.producers(48, "long_scoreboard") == []  # who waits for whom is in the bits alone
 
@@ -525,7 +520,7 @@ def test_what_a_code_means_is_said_by_the_gpu_of_the_launch(
         if of is not None
     }
     function = _function("_Zk", 0x100, _bits(0x235))
-    assert LaunchedCode(Action(cc), lambda: [function]).get_opcode_or_empty(0x100) == opcode
+    assert LaunchedCode(Action(cc), lambda: [function]).get_opcode(0x100) == opcode
 
 
 def test_a_report_that_crashes_the_library_is_told_and_costs_no_other_its_lines(

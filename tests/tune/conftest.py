@@ -72,7 +72,7 @@ class Bench:
 
         at = targets.LabFolders(self.machine.kernels)
         target = targets.find_target_by_options(at, ["knob"], False, ["B"], False)
-        what = task.build_defaults_and_make_task(target, task.SearchOptions(**options))
+        what = task.prepare_task(target, task.SearchOptions(**options))
         try:
             return run.search_fastest_config(
                 what, storage or run.get_default_storage_url(what), resume, visible, lambda _: None

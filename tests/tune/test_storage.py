@@ -70,7 +70,7 @@ def test_a_storage_that_cannot_be_opened_is_refused_at_once(
     url = f"sqlite:///{tmp_path}/a.db"
     with (
         pytest.raises(ProfkitError, match="unable to open"),
-        storage.raise_explained_if_storage_unreachable(url),
+        storage.explain_unreachable_storage(url),
     ):
         storage.open_storage(url)
     assert len(opened) == 1
@@ -94,15 +94,13 @@ def two(tmp_path: Path) -> "tuple[Study, Study]":
 def test_a_trial_that_another_search_is_asking_for_is_not_given_up(
     two: "tuple[Study, Study]",
 ) -> None:
-    from profkit.lab.tune.storage import make_host_and_pid_of_this_process
+    from profkit.lab.tune.storage import name_this_process
 
     one, other = two
     asked = one._study.ask(one._dists)
-    signs = threading.Timer(
-        0.5, asked.set_user_attr, ("by", ["tpe", make_host_and_pid_of_this_process()])
-    )
+    signs = threading.Timer(0.5, asked.set_user_attr, ("by", ["tpe", name_this_process()]))
     signs.start()
-    assert other.resume_interrupted_trials_as_proposals() == 0
+    assert other.propose_interrupted_trials() == 0
     signs.join()
     assert [t.outcome for t in one.list_trials_but_waiting()] == ["running"]
 
@@ -115,7 +113,7 @@ def test_a_trial_that_nobody_ever_signed_is_taken_up(
     one, other = two
     lost = one._study.ask(one._dists)
     monkeypatch.setattr(study, "_SIGNS", 0.2)
-    assert other.resume_interrupted_trials_as_proposals() == 1
+    assert other.propose_interrupted_trials() == 1
     assert [t.outcome for t in other.list_trials_but_waiting()] == ["interrupted"]
     again = other.begin_next_trial()
     assert again is not None
@@ -189,12 +187,12 @@ def shared_by_three(url: str) -> None:
 def test_a_journal_on_a_shared_disk(tmp_path: Path) -> None:
     shared_by_three(f"journal://{tmp_path}/search.log")
     from profkit.errors import ProfkitError
-    from profkit.lab.tune.storage import open_storage, raise_explained_if_storage_unreachable
+    from profkit.lab.tune.storage import explain_unreachable_storage, open_storage
 
     url = f"journal://{tmp_path}/nowhere/search.log"
     with (
         pytest.raises(ProfkitError, match="No such file") as raised,
-        raise_explained_if_storage_unreachable(url),
+        explain_unreachable_storage(url),
     ):
         open_storage(url)
     assert "journal:///shared" in raised.value.hint

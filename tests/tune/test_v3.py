@@ -42,7 +42,7 @@ def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
     refused = gates.find_build_refusal(gates.ReadyBuild(spilled, None))
     assert refused is not None
     assert refused.kind == "spills"
-    assert len({gates.make_key_of_machine_code_and_launcher(m) for m in good}) == len(good)
+    assert len({gates.make_machine_code_key(m) for m in good}) == len(good)
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ from profkit.lab.measure.languages.plan import (
     KernelStart,
     LaunchArgs,
     Where,
-    make_array_whose_address_codes_its_place,
+    make_array_at_coded_address,
 )
 from profkit.lab.measure.languages.triton import CASE, LAUNCH
 from profkit.lab.measure.variants import problem
@@ -80,7 +80,7 @@ def _make_arrays(where: Where, types: Types) -> list[DeviceArray]:
     """Return arrays of these shapes and types, at addresses that stand for a place of a kind."""
     arrays = []
     for number, (shape, dtype) in enumerate(types):
-        arrays.append(make_array_whose_address_codes_its_place(where, number, str(dtype), shape))
+        arrays.append(make_array_at_coded_address(where, number, str(dtype), shape))
     return arrays
 
 
@@ -104,7 +104,7 @@ def _plan_all_cases(job: CompileJob) -> CallPlan:
         inputs = _make_arrays("in", types_of(case))
         outputs = _make_arrays("out", loaded.module.outputs(case))
         try:
-            with recorder.record_starts_instead_of_launching(args) as starts:
+            with recorder.record_starts(args) as starts:
                 launch(*inputs, *outputs, args)
         except NotImplementedError:  # as CUDA variants say cudaErrorNotSupported
             plan.cases.append(CasePlan(name, values))
@@ -119,12 +119,12 @@ def _import_launch_function(job: CompileJob) -> Callable[..., None]:
     """Import a file, set its tunables as its header does, and return its launch function."""
     module = import_python_file_as(job.path, f"_profkit_{job.path.stem}")
     for name, text in job.defines.items():
-        setattr(module, name, convert_text_to_type_of_default(getattr(module, name), text))
+        setattr(module, name, parse_like_default(getattr(module, name), text))
     launch: Callable[..., None] = getattr(module, LAUNCH)
     return launch
 
 
-def convert_text_to_type_of_default(default_value: Any, text: str) -> Any:
+def parse_like_default(default_value: Any, text: str) -> Any:
     """Return a tunable's value out of a header, of the kind that the file's own default is."""
     kind = type(getattr(default_value, "value", default_value))
     value: Any = text
@@ -168,7 +168,7 @@ class RecordingTritonDriver:
         self.latest: _RecordingLauncher
 
     @contextlib.contextmanager
-    def record_starts_instead_of_launching(self, args: LaunchArgs) -> Iterator[list[KernelStart]]:
+    def record_starts(self, args: LaunchArgs) -> Iterator[list[KernelStart]]:
         """Compile what is started inside, and write it down instead of starting it."""
         from triton.runtime import driver
 
@@ -217,7 +217,7 @@ class RecordingTritonDriver:
     def load_binary(self, _name: str, cubin: bytes, *_: Any) -> tuple[int, int, int, int, int]:
         """Keep the machine code of the kernel whose launcher was made last."""
         # Called right after launcher_cls, for the same kernel.
-        self.latest.keep_machine_code_under_printed_name(cubin, self.printed.getvalue())
+        self.latest.keep_machine_code(cubin, self.printed.getvalue())
         self.printed.seek(0)
         self.printed.truncate()
         return 1, 1, 0, 0, 1024  # handles that nobody uses; registers, spills, threads
@@ -232,7 +232,7 @@ class _RecordingLauncher:
         self.name = _describe_kernel_with_constants(source, metadata)
         self.number = -1
 
-    def keep_machine_code_under_printed_name(self, cubin: bytes, ptxas_output: str) -> None:
+    def keep_machine_code(self, cubin: bytes, ptxas_output: str) -> None:
         """Keep a kernel's machine code, and what ptxas said of it, under the name that tables show."""
         entry = f"entry function '{self.metadata.name}'"
         log = ptxas_output.replace(entry, f"entry function '{self.name}'")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isnan, nan, sqrt
 from statistics import median
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.library import (
@@ -30,6 +30,10 @@ from profkit.lab.measure.cuda.library import (
 from profkit.records.parts import GpuState
 from profkit.records.store import JsonObject
 from profkit.reports.figures import format_percent
+
+if TYPE_CHECKING:
+    from profkit.units import Seconds, Share
+
 
 METHOD = "graph replay"
 WIDTH = 0.01  # the interval's half-width that is asked for, relative to the median
@@ -111,7 +115,7 @@ def capture_driver_graph(enqueue_work: Action, stream: int) -> Action:
     return lambda: launch_graph(graph, stream)
 
 
-def measure_host_seconds(call: Callable[[], object], calls: int) -> float:
+def measure_host_seconds(call: Callable[[], object], calls: int) -> Seconds:
     """Return host seconds per call of n plain calls in a row."""
     began = time.perf_counter()
     for _ in range(calls):
@@ -157,7 +161,7 @@ def bench_subjects(
     before = device.read_gpu_state(gpu.pci)
     taken, why = _time_rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
     after = device.read_gpu_state(gpu.pci)
-    bare = _measure_seconds_per_empty_kernel(tools, stream)
+    bare = _time_one_empty_kernel(tools, stream)
     results = []
     for g, samples in zip(graphs, taken, strict=True):
         call = _time_plain_calls(g.subject, stream)
@@ -188,9 +192,9 @@ def _capture_cache_flushes(tools: Support, stream: int) -> Action:
     )
 
 
-def _measure_seconds_per_empty_kernel(tools: Support, stream: int) -> float:
+def _time_one_empty_kernel(tools: Support, stream: int) -> Seconds:
     """Return seconds per launch of an empty kernel, the best of four: the first one loads it."""
-    return min(tools.measure_host_seconds_per_empty_kernel(_EAGER, stream) for _ in range(4))
+    return min(tools.time_empty_kernel(_EAGER, stream) for _ in range(4))
 
 
 def _time_plain_calls(subject: Subject, stream: int) -> PlainCall:
@@ -266,15 +270,13 @@ class _Samples:
         """
         return (
             max(
-                _compute_relative_half_width_of_median(self.warm),
-                _compute_relative_half_width_of_median(self.cold),
+                _compute_relative_half_width(self.warm),
+                _compute_relative_half_width(self.cold),
             )
             <= WIDTH
         )
 
-    def time_one_sample_of_each_kind(
-        self, graphs: _Graphs, clock: Clock, flush_seconds: float
-    ) -> None:
+    def take_one_sample_each(self, graphs: _Graphs, clock: Clock, flush_seconds: float) -> None:
         """Take one sample of each kind.
 
         `flush_seconds`: of as many flushes as there are in the graph of cold calls.
@@ -296,7 +298,7 @@ def _time_rounds(
         if any(g.cold for g in graphs):
             flush_seconds = clock(flush, None)
         for graph, samples in zip(graphs, taken, strict=True):
-            samples.time_one_sample_of_each_kind(graph, clock, flush_seconds)
+            samples.take_one_sample_each(graph, clock, flush_seconds)
         done = len(taken[0].warm)
         if time.monotonic() > until:
             return taken, f"time ran out after {done} rounds"
@@ -308,7 +310,7 @@ def _time_rounds(
             needed = min(2 * needed, most)
 
 
-def _compute_relative_half_width_of_median(samples: Sequence[float]) -> float:
+def _compute_relative_half_width(samples: Sequence[float]) -> Share:
     """Return half of the 95 % interval of the median, relative to it; 0 if there is nothing to know."""
     if not samples:
         return 0.0
@@ -332,7 +334,7 @@ def summarize_times_as_json(times: Times) -> JsonObject:
         if summary is None:
             continue
         if summary["width"] is None:
-            reasons.append(f"{state}: no interval, {_explain_unusable_samples_or_empty(taken)}")
+            reasons.append(f"{state}: no interval, {_explain_unusable_samples(taken)}")
         elif summary["width"] > WIDTH:
             wide.append(state)
     if wide:
@@ -348,7 +350,7 @@ def summarize_times_as_json(times: Times) -> JsonObject:
     }
 
 
-def _explain_unusable_samples_or_empty(samples: Sequence[float]) -> str:
+def _explain_unusable_samples(samples: Sequence[float]) -> str:
     from profkit.evidence.samples import THRESHOLDS, group_samples_by_process, summarize_samples
 
     fault = summarize_samples(group_samples_by_process(samples, "the samples"), THRESHOLDS).unusable

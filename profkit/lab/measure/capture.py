@@ -23,8 +23,8 @@ from profkit.errors import ProfkitError
 from profkit.files import list_folder, make_temporary_folder, read_json, write_text
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.pipeline import (
-    build_check_and_time_target,
-    make_error_where_no_verdict_is_given,
+    explain_missing_verdict,
+    measure_target,
 )
 from profkit.lab.measure.session import Progress
 from profkit.lab.measure.targets import Target
@@ -39,7 +39,7 @@ _RENAMED = {"num_warps": "WARPS", "num_stages": "STAGES"}
 _AROUND = {"num_warps": (1, 16), "num_stages": (1, 5)}
 
 
-def write_problem_and_variant_of_captured_launch(
+def write_captured_problem(
     hook_folder: Path, folder: Path, program: str, launch_count: int
 ) -> Path:
     """Make a problem of the folder that the hook left; return its variant's file.
@@ -237,7 +237,7 @@ class CaptureDocument(
     kernels: tuple[CapturedEntry, ...] = ()
 
 
-def run_program_and_capture_launches(
+def capture_program_launches(
     command: Sequence[str], output: Path, options: CaptureOptions, echo: BinaryIO | None = None
 ) -> list[CapturedEntry]:
     """Run a program to its end and capture launches on the way; an error if a hook saw none."""
@@ -300,14 +300,14 @@ def _write_problem_of_kernel(
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
     new = output / make_unused_folder_name(name, {p.name for p in list_folder(output)})
-    file = str(write_problem_and_variant_of_captured_launch(left, new, program, launches))
+    file = str(write_captured_problem(left, new, program, launches))
     notes = (*about["notes"], *(() if about["bit_equal"] else ("it is not the same each time",)))
     return CapturedEntry(
         kernel=name, launches=launches, file=file, in_program=about["seconds"], notes=notes
     )
 
 
-def check_and_time_captured_kernels(
+def measure_captured_kernels(
     kernels: Sequence[CapturedEntry], build_folder: Path, progress: Progress
 ) -> list[CapturedEntry]:
     """Return the same with their verdicts and their times here; the folder is that of builds."""
@@ -332,14 +332,14 @@ def _check_and_time_kernel(
     loaded = problem.load_problem(variants.find_problem_folder_of_kernel(variant.path))
     target = Target(loaded, (variant,), (), (CASE,), build_folder)
     try:
-        run = build_check_and_time_target(
+        run = measure_target(
             target, lambda text: progress(f"{kernel.kernel}: {text}"), check_cases=()
         )
     except ProfkitError as error:  # the others go on
         return structs.replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
     check = run.measured.checks.get(variant.id)
     times = run.measured.times.get((variant.id, CASE))
-    failed = make_error_where_no_verdict_is_given(run, variant.id, CASE)
+    failed = explain_missing_verdict(run, variant.id, CASE)
     here, before = median(times.warm) if times else None, kernel.in_program
     equal = None
     if check is not None:

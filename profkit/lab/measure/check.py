@@ -190,13 +190,13 @@ def run_and_check_case(
         call(here)
         device.wait_for_gpu_or_stream()
     except device.CudaError as error:
-        return make_failed_case_unless_context_lost(data, error)
+        return make_failed_case(data, error)
     host = here.copy_arena_to_host()
     device.free_memory(here.base)
     return judge_finished_launch(problem, here, host)
 
 
-def make_failed_case_unless_context_lost(data: CaseData, error: device.CudaError) -> CaseCheck:
+def make_failed_case(data: CaseData, error: device.CudaError) -> CaseCheck:
     """Return a case that ended in a CUDA error; raises it again if the context is lost."""
     if error.code == device.NOT_SUPPORTED:
         return CaseCheck(data.case, data.seed, "not supported")
@@ -238,7 +238,7 @@ def judge_output_values(
     problem: Problem, data: CaseData, outputs: Sequence[Any], unwritten_counts: Sequence[int] = ()
 ) -> CaseCheck:
     """Judge outputs; `unwritten_counts`: how many elements of each were never written, where known."""
-    atol, rtol = problem.get_absolute_and_relative_tolerance(data.case)
+    atol, rtol = problem.get_tolerance(data.case)
     faults: list[str] = []
     verdicts = []
     for i, (out, reference) in enumerate(zip(outputs, data.load_reference(), strict=True)):
@@ -282,7 +282,7 @@ def check_launcher_is_asynchronous(
         spinning = time.perf_counter() - began < _SPIN
         device.wait_for_gpu_or_stream()
     except device.CudaError as error:
-        return make_failed_case_unless_context_lost(data, error)
+        return make_failed_case(data, error)
     judged = judge_finished_launch(problem, here, here.copy_arena_to_host())
     faults = list(judged.faults)
     if waited > _SPIN / 2:

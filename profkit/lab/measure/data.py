@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from profkit.units import ByteCount
+
     Array = NDArray[np.generic]
     Bytes = NDArray[np.uint8]
 
@@ -73,7 +75,7 @@ class CaseData:
             for i, s in enumerate(self.outputs)
         ]
 
-    def list_output_sizes_in_bytes(self) -> list[int]:
+    def list_output_sizes(self) -> list[ByteCount]:
         """Return the size of each output in bytes."""
         return [array.size for array in self.outputs]
 
@@ -126,7 +128,7 @@ def _compute_and_store_case(
     shapes = {
         "inputs": [(a.shape, dtype) for a, dtype in zip(inputs, types, strict=True)],
         "outputs": [(tuple(shape), dtype) for shape, dtype in problem.module.outputs(case)],
-        "begins": sorted(problem.get_input_number_by_inplace_output(case).items()),
+        "begins": sorted(problem.map_inplace_outputs_to_inputs(case).items()),
     }
     write_text(place / "data.json", json.dumps(shapes))
 

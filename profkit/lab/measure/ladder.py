@@ -83,7 +83,7 @@ class CompiledVariant:
 
     def list_kernel_rows(self) -> list[JsonObject]:
         """Return one row per kernel function, for a table."""
-        largest = _find_launch_with_most_dynamic_shared(self.launches)
+        largest = _find_most_dynamic_shared(self.launches)
         same = {"variant": self.variant, "arch": self.build.arch, "seconds": self.build.seconds}
         rows = []
         for kernel in self.build.kernels:
@@ -118,7 +118,7 @@ class ListDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag=
     variants: tuple[ListedVariant, ...] = ()
 
 
-def list_variants_with_record_states(
+def list_variant_states(
     places: LabFolders, problem: str | None = None
 ) -> Read[list[ListedVariant]]:
     """Return every variant in ladder order, problem by problem; and what cannot be read."""
@@ -175,7 +175,7 @@ class Refreshed:
     unknown: tuple[Path, ...]
 
 
-def refresh_records_of_same_machine_code(
+def refresh_records_by_code(
     places: LabFolders, compiled_variants: Sequence[CompiledVariant]
 ) -> Refreshed:
     """Let records of the very machine code that was just built follow today's source.
@@ -233,19 +233,19 @@ def compile_and_check_budgets(
         chosen = variants.find_named_variants(kernels, variant_names)
     else:
         chosen = variants.find_variants(kernels)
-    archs = archs or [_find_arch_of_present_gpu()]
+    archs = archs or [_find_present_arch()]
     folder = places.build_dir()
     with make_thread_pool() as pool:  # each waits for a program of its own
         stub = pool.submit(dry.compile_driver_stub_once, folder)
         made = build.compile_variants_not_built_yet(chosen, archs, folder)
         stub.result()
         shapes = pool.map(
-            lambda b: dry.load_or_make_dry_launches_by_case(b, kernels / b.variant.problem), made
+            lambda b: dry.load_dry_launches_by_case(b, kernels / b.variant.problem), made
         )
         return [_make_compiled_variant(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 
-def _find_arch_of_present_gpu() -> str:
+def _find_present_arch() -> str:
     try:
         return device.find_common_arch() or device.query_gpu().arch
     except ProfkitError as error:
@@ -258,12 +258,12 @@ def _make_compiled_variant(
     made: Build, launches: dict[str, list[GraphLaunch]] | None
 ) -> CompiledVariant:
     dynamic = {}
-    for kernel, x in _find_launch_with_most_dynamic_shared(launches).items():
+    for kernel, x in _find_most_dynamic_shared(launches).items():
         dynamic[kernel] = x.dynamic_smem
     return CompiledVariant(made, launches, tuple(build.describe_budget_excesses(made, dynamic)))
 
 
-def _find_launch_with_most_dynamic_shared(
+def _find_most_dynamic_shared(
     launches: Mapping[str, Sequence[GraphLaunch]] | None,
 ) -> dict[str, GraphLaunch]:
     """Return kernel -> its launch with the most dynamic shared memory."""

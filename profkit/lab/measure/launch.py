@@ -51,7 +51,7 @@ def _prepare_variant_call(plan: library.LaunchPlan) -> Callable[[], None]:
     lib = library.load_library(Path(plan.library or ""))
     inputs = []
     for name in plan.inputs:
-        inputs.append(_upload_file_and_return_address(Path(name)))
+        inputs.append(_upload_file(Path(name)))
     outputs = [device.allocate_memory(size) for size in plan.outputs]
     for out, start in plan.begins:
         device.copy_on_device(outputs[out], inputs[start], plan.outputs[out])
@@ -61,7 +61,7 @@ def _prepare_variant_call(plan: library.LaunchPlan) -> Callable[[], None]:
     return lambda: library.call_launcher(lib, args)
 
 
-def _upload_file_and_return_address(path: Path) -> int:
+def _upload_file(path: Path) -> int:
     size = path.stat().st_size
     pointer = device.allocate_memory(size)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:

@@ -32,7 +32,7 @@ from profkit.collect import profiler, tools
 from profkit.collect.ncu_output import NoCounters
 from profkit.collect.process import Tool
 from profkit.errors import ProfkitError, require_package
-from profkit.evidence.commits import read_current_commit_and_dirtiness
+from profkit.evidence.commits import read_current_commit
 from profkit.evidence.tables import HistoryTwin
 from profkit.files import is_there
 from profkit.lab.measure import targets
@@ -45,8 +45,8 @@ from profkit.lab.measure.session import (
 from profkit.lab.measure.targets import (
     Target,
     TargetRun,
+    add_timing_of_run,
     build_target,
-    copy_record_with_timing_of_run,
     make_profile_plan,
     make_record,
 )
@@ -58,7 +58,7 @@ from profkit.records.record import Record, write_record
 from profkit.records.store import compute_sha256_of_file
 
 
-def build_check_and_time_target(
+def measure_target(
     target: Target,
     progress: Progress,
     check_cases: Iterable[str] | None = None,
@@ -74,7 +74,7 @@ def build_check_and_time_target(
     if target.references or any(b.error is None for b in builds):
         check_and_time_run(
             run,
-            target.problem.list_case_and_seed_pairs(target.cases, check_cases),
+            target.problem.list_case_seeds(target.cases, check_cases),
             progress,
             is_timed,
         )
@@ -101,7 +101,7 @@ class Profiling:
     measured: targets.Measurements  # the times before ncu, and on which GPUs they were taken
 
 
-def _find_ncu_or_reason_without(target: Target) -> Tool | ProfkitError:
+def _find_ncu(target: Target) -> Tool | ProfkitError:
     """Return ncu, or why there is none: checks and times do not need it."""
     try:
         return tools.require_tool_with_version("ncu", target.folder)
@@ -109,7 +109,7 @@ def _find_ncu_or_reason_without(target: Target) -> Tool | ProfkitError:
         return error
 
 
-def check_time_and_profile_target(
+def profile_target(
     target: Target,
     artifacts: Path,
     options: profiler.CollectOptions,
@@ -117,10 +117,10 @@ def check_time_and_profile_target(
     finished: Callable[[Profiled], None],
 ) -> Profiling:
     """Check, time, then collect a report of everything that is right; each is kept when it is done."""
-    ncu = _find_ncu_or_reason_without(target)
-    run = build_check_and_time_target(target, progress)
+    ncu = _find_ncu(target)
+    run = measure_target(target, progress)
     profiler = _Profiler(
-        run, artifacts, options, ncu, read_current_commit_and_dirtiness(target.problem.path.parent)
+        run, artifacts, options, ncu, read_current_commit(target.problem.path.parent)
     )
     results: dict[tuple[str, str], Profiled] = {}
     reporting = threading.Lock()
@@ -137,13 +137,11 @@ def check_time_and_profile_target(
 
     names = (*(v.id for v in target.variants), *target.references)
     every = list(product(names, target.cases))
-    GpuPool(list(target.visible)).do_each_item_once_on_some_member(every, profile_one)
+    GpuPool(list(target.visible)).share_items(every, profile_one)
     return Profiling(tuple(results[at] for at in every), run.measured)
 
 
-def make_error_where_no_verdict_is_given(
-    run: TargetRun, name: str, case: str
-) -> ProfkitError | None:
+def explain_missing_verdict(run: TargetRun, name: str, case: str) -> ProfkitError | None:
     """Return why a variant gets no time and no verdict; None if it does."""
     built, measured = run.builds.get(name), run.measured
     if built is not None and built.error is not None:
@@ -177,7 +175,7 @@ class _Profiler:
             case,
             record,
             None,
-            make_error_where_no_verdict_is_given(self.run, name, case),
+            explain_missing_verdict(self.run, name, case),
             wrong=wrong,
         )
 
@@ -188,7 +186,7 @@ class _Profiler:
         """
         place = self.run.target.problem.name, result.name, result.case
         report, path = make_run_paths(self.artifacts, *place)
-        record = copy_record_with_timing_of_run(result.record, self.run)
+        record = add_timing_of_run(result.record, self.run)
         try:
             reported = self._collect_report(record, report, visible_gpus)
         except ProfkitError as error:
@@ -303,7 +301,7 @@ def _profile_case_on_worker(profile_arguments: Sequence[str], case: str) -> Host
 _AGAIN = "~again"  # no variant's id holds a ~
 
 
-def iterate_aa_comparisons_by_process(
+def iterate_aa_comparisons(
     target: Target, process_count: int, rounds_per_process: int, progress: Progress
 ) -> Iterator[list[HistoryTwin]]:
     """Yield the A/A comparisons of each process, one after another, as soon as it has ended.
@@ -323,9 +321,7 @@ def iterate_aa_comparisons_by_process(
         with closing(Worker(setup, TIMEOUT)) as worker:
             if not number:
                 _require_correct_results(worker, builds, checks)
-            yield list(
-                _iterate_aa_comparisons_of_one_process(worker, builds, target, rounds_per_process)
-            )
+            yield list(_iterate_aa_comparisons_once(worker, builds, target, rounds_per_process))
 
 
 def _require_correct_results(
@@ -344,7 +340,7 @@ def _require_correct_results(
             raise ProfkitError(f"{name} is {check.status}: {why}", "profkit check says more")
 
 
-def _iterate_aa_comparisons_of_one_process(
+def _iterate_aa_comparisons_once(
     worker: Worker, builds: list[Build], target: Target, rounds: int
 ) -> Iterator[HistoryTwin]:
     for case in target.cases:

@@ -32,7 +32,7 @@ _PLACE = re.compile(r"^=========\s+at (.*)$", re.M)
 CLEAN = "clean"
 
 
-def run_sanitizer_tool_and_summarize(
+def run_sanitizer_tool(
     sanitizer: Path, plan: LaunchPlan, tool: str, timeout_s: float = 300.0
 ) -> str:
     """Run a plan (see profkit.lab.measure.launch) under one tool; its verdict.
@@ -94,7 +94,7 @@ _ENOUGH = 1e7  # operations of a case that has several tiles and a ragged end
 _AT_ONCE = 6  # each is mostly starting up, on a processor core of its own
 
 
-def run_sanitizer_and_add_verdicts(run: TargetRun, progress: Progress) -> None:
+def add_verdicts_of_sanitizer(run: TargetRun, progress: Progress) -> None:
     """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts.
 
     They are kept next to the build, so that the records of this very binary have them. A tool that
@@ -108,10 +108,9 @@ def run_sanitizer_and_add_verdicts(run: TargetRun, progress: Progress) -> None:
             check = run.measured.checks.get(name)
             if check is None or built.library is None:
                 continue
-            plan = make_profile_plan(run, name, _choose_smallest_supported_check_case(run, check))
+            plan = make_profile_plan(run, name, _choose_small_case(run, check))
             verdicts = {
-                tool: pool.submit(run_sanitizer_tool_and_summarize, sanitizer, plan, tool)
-                for tool in TOOLS
+                tool: pool.submit(run_sanitizer_tool, sanitizer, plan, tool) for tool in TOOLS
             }
             waiting.append((name, built.library, plan.case, verdicts))
         for name, library, case, verdicts in waiting:
@@ -138,7 +137,7 @@ def _add_sanitizer_verdict(check: Check, case: str, tool: str, running: Future[s
     return replace(check, status="wrong", cases=(*check.cases, fault))
 
 
-def _choose_smallest_supported_check_case(run: TargetRun, check: Check) -> str:
+def _choose_small_case(run: TargetRun, check: Check) -> str:
     """Return the check with the fewest operations above ten million that the variant supports.
 
     Large enough for several tiles and a ragged end, small enough for tools that slow a kernel down

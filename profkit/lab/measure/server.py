@@ -161,7 +161,7 @@ class _WorkerServer:
                 self._send_check_event(entry.name, judged)
             else:
                 loaded = self._load_library(entry)
-                subject = subjects.run_once_and_make_native_subject(
+                subject = subjects.run_native_subject(
                     entry.name, loaded, self.problem, at, self.tools
                 )
             self.subjects[key] = subject

@@ -49,7 +49,7 @@ class GpuPool(Generic[MemberT]):
     # those that failed, with why; they get nothing more
     lost: list[tuple[MemberT, ProfkitError]] = field(default_factory=list)
 
-    def do_each_item_once_on_some_member(
+    def share_items(
         self, items: Sequence[ItemT], do: Callable[[MemberT, ItemT, bool], None]
     ) -> None:
         """Do every item once, each in a thread of its own; all scheduling is done in the caller's.
@@ -68,7 +68,7 @@ class GpuPool(Generic[MemberT]):
         broken: BaseException | None = None
         while len(free) < len(self.members) or (waiting and not broken):
             for member in () if broken else tuple(free):
-                if taken := self._take_first_job_member_has_not_tried(member, waiting):
+                if taken := self._take_untried_job(member, waiting):
                     free.remove(member)
                     # Daemons: after Ctrl-C nobody waits for them.
                     given = do, member, taken, ended
@@ -117,7 +117,7 @@ class GpuPool(Generic[MemberT]):
             return None
         return error
 
-    def _take_first_job_member_has_not_tried(
+    def _take_untried_job(
         self, member: MemberT, waiting: deque[_Job[ItemT, MemberT]]
     ) -> _Job[ItemT, MemberT] | None:
         """Take out the first job that a member has not tried."""
@@ -155,8 +155,8 @@ def check_and_time_run(
     try:
         if not builds:
             session.open_worker(workers[0])
-        pool.do_each_item_once_on_some_member(builds, session.check_build_on_worker)
-        pool.do_each_item_once_on_some_member(target.cases, session.time_correct_builds_at_case)
+        pool.share_items(builds, session.check_build_on_worker)
+        pool.share_items(target.cases, session.measure_case)
     finally:
         for worker in workers:
             worker.close()
@@ -201,12 +201,12 @@ class _Session:
         with self.lock:
             self.run.measured.checks[name] = reply.checks[name]
 
-    def time_correct_builds_at_case(self, worker: Worker, case: str, is_last_gpu: bool) -> None:
+    def measure_case(self, worker: Worker, case: str, is_last_gpu: bool) -> None:
         """Time everything that is correct at one case, in turns; what takes the worker with it not."""
         while True:
             try:
                 self.open_worker(worker)
-                return self._time_case_on_open_worker(worker, case)
+                return self._measure_case(worker, case)
             except WorkerLost as lost:
                 self._mark_failed(
                     worker, lost, "" if is_last_gpu or not lost.at.name else f"case {case}"
@@ -235,7 +235,7 @@ class _Session:
                 fault = CaseCheck("?", 0, "failed", faults=(why,))
                 measured.checks[name] = combine_case_checks(name, self.run.target.problem, [fault])
 
-    def _time_case_on_open_worker(self, worker: Worker, case: str) -> None:
+    def _measure_case(self, worker: Worker, case: str) -> None:
         measured = self.run.measured
         entries = []
         for build in self.builds:

@@ -68,7 +68,7 @@ def _check_launches_in_graph(
             problem, [replace(here, data=data, base=at) for data, at in places]
         )
     except device.CudaError as error:
-        return check.make_failed_case_unless_context_lost(inputs[0], error)
+        return check.make_failed_case(inputs[0], error)
     finally:
         for address in (here.base, blank, *images, *results):
             device.free_memory(address)
@@ -146,14 +146,12 @@ def check_variant_on_all_inputs(
     return check.combine_case_checks(name, problem, cases)
 
 
-def run_once_and_make_native_subject(
+def run_native_subject(
     name: str, lib: ctypes.CDLL, problem: Problem, data: CaseData, tools: library.Support
 ) -> Subject:
     """Run a built variant once on a case's inputs; CudaError if it or a capture refuses."""
     here = allocate_arena(data)
-    subject = run_once_and_make_launcher_subject(
-        name, lib, lambda stream: here.make_args(problem, stream), tools
-    )
+    subject = run_launcher_subject(name, lib, lambda stream: here.make_args(problem, stream), tools)
 
     def judge_result() -> tuple[str, ...]:
         """Return what is wrong with the result; nothing if it is right."""
@@ -166,7 +164,7 @@ def run_once_and_make_native_subject(
     return replace(subject, judge=judge_result)
 
 
-def run_once_and_make_launcher_subject(
+def run_launcher_subject(
     name: str, lib: ctypes.CDLL, arguments: Callable[[int], library.Args], tools: library.Support
 ) -> Subject:
     """Return a library's one function, run once on what `arguments` gives for a stream.
@@ -180,7 +178,7 @@ def run_once_and_make_launcher_subject(
 
     def time_calls(n: int, stream: int) -> bench.PlainCall:
         return bench.measure_plain_calls(
-            lambda: tools.measure_host_seconds_per_launcher_call(lib, args(stream), n), n, stream
+            lambda: tools.time_launcher_on_host(lib, args(stream), n), n, stream
         )
 
     return _add_captured_launches(Subject(name, start_call, bench.capture_driver_graph, time_calls))
@@ -190,7 +188,7 @@ def run_and_check_reference(
     name: str, problem: Problem, data: CaseData
 ) -> tuple[Subject, CaseCheck]:
     """Run a library call of the problem once on a case's inputs and judge it."""
-    subject, out = run_once_and_make_torch_subject(
+    subject, out = run_torch_subject(
         name, problem.make_reference_call(name, data.case, load_inputs_as_gpu_tensors(data))
     )
     outputs = []
@@ -199,7 +197,7 @@ def run_and_check_reference(
     return subject, check.judge_output_values(problem, data, outputs)
 
 
-def run_once_and_make_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any]:
+def run_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any]:
     """Run a call into torch once; ReferenceUnavailable if there is no kernel for it on this GPU."""
     import torch
 
@@ -233,15 +231,13 @@ def run_once_and_make_torch_subject(name: str, call: Callable[[], Any]) -> tuple
         torch.cuda.synchronize()
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
-    brought = list_cuda_and_cudnn_versions(torch.version.cuda, torch.backends.cudnn.version())
+    brought = list_library_versions(torch.version.cuda, torch.backends.cudnn.version())
     return _add_captured_launches(
         Subject(name, start_call, capture_graph, time_calls, brought=brought)
     ), out
 
 
-def list_cuda_and_cudnn_versions(
-    cuda_version: str | None, cudnn_number: int | None
-) -> dict[str, str]:
+def list_library_versions(cuda_version: str | None, cudnn_number: int | None) -> dict[str, str]:
     """Return the versions of CUDA and cuDNN that torch brings; without what it lacks."""
     found = {}
     if cuda_version:

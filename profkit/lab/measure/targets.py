@@ -232,7 +232,7 @@ def make_profile_plan(run: TargetRun, name: str, case: str) -> LaunchPlan:
         support=str(run.support),
         library=library,
         inputs=tuple(input_files),
-        outputs=tuple(at.list_output_sizes_in_bytes()),
+        outputs=tuple(at.list_output_sizes()),
         begins=at.begins,
         values=problem.module.arguments(problem.get_case(case)),
         reference=None if built else name,
@@ -282,7 +282,7 @@ def _describe_build(problem: Problem, built: Build) -> JsonObject:
     return {"resources": [asdict(kernel) for kernel in built.kernels], "source": source}
 
 
-def _add_sanitizer_verdicts_of_same_binary(check: Check, built: Build) -> Check:
+def _add_sanitizer_verdicts(check: Check, built: Build) -> Check:
     """Return a check with what the sanitizer found in this very binary."""
     if built.library is None:
         return check
@@ -296,7 +296,7 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
     gpu = measured.gpus.get((name, case), measured.gpu)
     check = measured.checks.get(name)
     if check and built:
-        check = _add_sanitizer_verdicts_of_same_binary(check, built)
+        check = _add_sanitizer_verdicts(check, built)
     document: JsonObject = {
         "variant": name,
         "problem": problem.name,
@@ -318,15 +318,15 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
     return structs.replace(record, shape=shape, backend=backend)
 
 
-def summarize_timing_of_variant_at_case(run: TargetRun, name: str, case: str) -> JsonObject | None:
+def summarize_timing(run: TargetRun, name: str, case: str) -> JsonObject | None:
     """Return times with intervals; apart from make_record, as the statistics take a while to load."""
     times = run.measured.times.get((name, case))
     return summarize_times_as_json(times) if times else None
 
 
-def copy_record_with_timing_of_run(record: Record, run: TargetRun) -> Record:
+def add_timing_of_run(record: Record, run: TargetRun) -> Record:
     """Return a record with the run's times of its variant and case; none where there are none."""
-    times = summarize_timing_of_variant_at_case(run, record.variant, record.case)
+    times = summarize_timing(run, record.variant, record.case)
     return structs.replace(record, timing=read_struct(Timing, times) if times else None)
 
 
@@ -334,7 +334,7 @@ def list_timed_rows(run: TargetRun, case: str) -> tuple[TimedRow, ...]:
     """Return everything that was timed at a case: name, backend of a reference, launches and timing."""
     rows = []
     for name in (*run.builds, *run.target.references):
-        if timed := summarize_timing_of_variant_at_case(run, name, case):
+        if timed := summarize_timing(run, name, case):
             launches = run.measured.launches.get((name, case), ())
             backend = None
             if name not in run.builds:

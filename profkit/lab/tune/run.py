@@ -18,15 +18,15 @@ from msgspec import structs
 
 from profkit.collect import tools
 from profkit.errors import ProfkitError
-from profkit.evidence.commits import read_current_commit_and_dirtiness
+from profkit.evidence.commits import read_current_commit
 from profkit.files import copy_file, is_file
 from profkit.lab.measure import targets
 from profkit.lab.measure.bench import Times
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda.library import GraphLaunch
 from profkit.lab.tune.result import Basis, FinalMeasurement
-from profkit.lab.tune.search import Search, SearchOutcome, open_or_resume_study
-from profkit.lab.tune.steer import map_rules_to_directions, require_catalogued_watched_metrics
+from profkit.lab.tune.search import Search, SearchOutcome, open_study
+from profkit.lab.tune.steer import map_rules_to_directions, require_watched_metrics
 from profkit.lab.tune.study import SEED, Study, Trial
 from profkit.lab.tune.task import Task
 from profkit.lab.tune.trial import CONFIRM, Runner
@@ -63,7 +63,7 @@ def _conclude_search(runner: Runner) -> Conclusion:
     study = runner.study
     runner.progress("finalists")
     _confirm_finalists(runner)
-    measured = _measure_champion_beside_defaults(
+    measured = _time_champion_against_defaults(
         runner, runner.get_incumbent(), study.get_trial(runner.read_defaults_basis().number)
     )
     study.write_note("final", measured.to_json())
@@ -119,7 +119,7 @@ def _confirm_finalists(runner: Runner) -> None:
             incumbent = trial
 
 
-def _measure_champion_beside_defaults(
+def _time_champion_against_defaults(
     runner: Runner, champion: Trial, default: Trial
 ) -> FinalMeasurement:
     task, worker = runner.task, runner.worker
@@ -130,7 +130,7 @@ def _measure_champion_beside_defaults(
         task.make_trial_entry(trial.config) for trial in (champion, default)
     ):
         reply = worker.check_variant_and_list_launches(
-            entry, task.list_required_cases_and_seeds(), task.case
+            entry, task.list_required_checks(), task.case
         )
         checks[entry.name] = reply.checks[entry.name]
         launches[entry.name] = reply.launches.get(entry.name, ())
@@ -299,8 +299,8 @@ def search_fastest_config(
     ProfkitError: the header is wrong, the storage has another search, nothing can be measured.
     """
     map_rules_to_directions(task.space)
-    require_catalogued_watched_metrics(task.space)
-    study = open_or_resume_study(task, storage_url, is_resumed)
+    require_watched_metrics(task.space)
+    study = open_study(task, storage_url, is_resumed)
     search = Search(task, study, visible_gpus_of_workers, progress)
     try:
         outcome = search.run_trials()
@@ -319,14 +319,14 @@ def search_fastest_config(
     return SearchResult(task, study, outcome, final)
 
 
-def write_record_and_report_of_champion(result: SearchResult, folder: Path) -> Path:
+def write_champion_record(result: SearchResult, folder: Path) -> Path:
     """Write the champion's <variant>-tuned.<case>.json, and its report beside it if there is one."""
     task, final = result.task, result.final
     name = task.tuned_name
     run = _make_champion_run(result)
     record = structs.replace(
-        targets.copy_record_with_timing_of_run(targets.make_record(run, name, task.case), run),
-        git=read_current_commit_and_dirtiness(task.problem.path.parent),
+        targets.add_timing_of_run(targets.make_record(run, name, task.case), run),
+        git=read_current_commit(task.problem.path.parent),
         # It changes the variant that was tuned, and predicts nothing.
         header=Header(task.variant.header.title, keys={"after": task.variant.id}),
         tune={

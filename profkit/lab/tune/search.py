@@ -63,7 +63,7 @@ class Search:
             problem=task.problem.path.parent,
             build=task.folder,
             support=task.support,
-            checks=task.list_required_cases_and_seeds(),
+            checks=task.list_required_checks(),
             grid=grid,
             case=task.case,
             reference=task.reference,
@@ -126,12 +126,12 @@ class Search:
     def _resume_study(self) -> None:
         """Propose the defaults first, then what an earlier search did not finish."""
         default = self.task.space.default
-        self.study.propose_config_unless_known(default, "default")
-        self.study.resume_interrupted_trials_as_proposals()
+        self.study.propose_new_config(default, "default")
+        self.study.propose_interrupted_trials()
         for trial in self.study.list_trials_but_waiting():
             code = trial.result.code
             if code and trial.outcome in ("measured", "pruned"):
-                self.study.claim_machine_code_or_get_owner(code, trial.number)
+                self.study.claim_machine_code(code, trial.number)
             if trial.config != default or not trial.is_counted:
                 continue
             if trial.outcome != "measured":
@@ -181,7 +181,7 @@ class Search:
         while (trial := self._wait_for_next_trial()) is not None:
             failed = True
             try:
-                self._build_and_measure_trial(trial)
+                self._do_trial(trial)
                 failed = False
             except WorkerClosed:
                 return
@@ -193,7 +193,7 @@ class Search:
                     self._doing.discard(trial.number)
                     self._changed.notify_all()
 
-    def _build_and_measure_trial(self, trial: Trial) -> None:
+    def _do_trial(self, trial: Trial) -> None:
         """Build and measure one configuration, on another GPU if one fails."""
         build = self._wait_for_build(trial)
         if build is None:
@@ -278,7 +278,7 @@ class Search:
         self._start_worker_or_doubt_gpu(runner.worker)
         is_default = trial.config == self.task.space.default
         try:
-            outcome = runner.run_trial_and_return_outcome(trial, build)
+            outcome = runner.run_trial(trial, build)
         except WorkerClosed:
             raise
         except WorkerLost as error:
@@ -306,7 +306,7 @@ class Search:
         self.study.finish_trial(trial.number, "failed", None, result)
 
 
-def open_or_resume_study(task: Task, storage_url: str, is_resumed: bool) -> Study:
+def open_study(task: Task, storage_url: str, is_resumed: bool) -> Study:
     """Open the search of a task in its storage; a ProfkitError where another one is there."""
     name = f"{task.problem.name}/{task.subject}"
     study = Study(storage_url, name, task.space, task.possible_configs)

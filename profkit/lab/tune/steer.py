@@ -99,7 +99,7 @@ def _choose_nearest_steps_in_direction(
     return list(nearest.values())[:_EACH]
 
 
-def require_catalogued_watched_metrics(space: Space) -> None:
+def require_watched_metrics(space: Space) -> None:
     """Fail if `watch:` names a metric that the catalogue does not have."""
     from profkit.reports.metrics import CATALOGUE
 

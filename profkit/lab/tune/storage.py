@@ -36,11 +36,11 @@ def open_storage(url: str) -> Any:
     if url.startswith("sqlite:"):
         from sqlalchemy import event
 
-        event.listen(opened.engine, "begin", _begin_every_transaction_with_write_lock)
+        event.listen(opened.engine, "begin", _begin_with_write_lock)
     return opened
 
 
-def _begin_every_transaction_with_write_lock(connection: Any) -> None:
+def _begin_with_write_lock(connection: Any) -> None:
     """Hold others off from the first look on, not from the first change.
 
     Optuna reads that a trial waits, then takes it. It asks the database to lock the row meanwhile,
@@ -95,7 +95,7 @@ def _make_sqlite_connector(url: str) -> Callable[[], Any]:
 
 
 @contextlib.contextmanager
-def raise_explained_if_storage_unreachable(url: str) -> Iterator[None]:
+def explain_unreachable_storage(url: str) -> Iterator[None]:
     """Raise a ProfkitError where the block cannot reach a storage."""
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -116,6 +116,6 @@ def raise_explained_if_storage_unreachable(url: str) -> Iterator[None]:
         ) from error
 
 
-def make_host_and_pid_of_this_process() -> str:
+def name_this_process() -> str:
     """Return this process as trials keep it: host:pid."""
     return f"{socket.gethostname()}:{os.getpid()}"

@@ -31,9 +31,9 @@ from profkit.collect.process import is_alive
 from profkit.lab.measure.variants.tunables import Config, Space
 from profkit.lab.tune.result import TrialResult
 from profkit.lab.tune.storage import (
-    make_host_and_pid_of_this_process,
+    explain_unreachable_storage,
+    name_this_process,
     open_storage,
-    raise_explained_if_storage_unreachable,
 )
 
 _STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
@@ -77,7 +77,7 @@ class Study:
         self._dists = {m: IntDistribution(0, len(v) - 1) for m, v in self._ordered.items()}
         self._random = random.Random(SEED)  # noqa: S311 - chooses tiles, keeps no secret
         logging.getLogger("optuna").setLevel(logging.ERROR)
-        with warnings.catch_warnings(action="ignore"), raise_explained_if_storage_unreachable(url):
+        with warnings.catch_warnings(action="ignore"), explain_unreachable_storage(url):
             sampler = NearestSampler(self._find_nearest_untried_ranks, self._dists)
             pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
             how = {"direction": "minimize", "sampler": sampler, "pruner": pruner}
@@ -112,12 +112,12 @@ class Study:
         with self._lock:
             return self._study.user_attrs.get(key)
 
-    def claim_machine_code_or_get_owner(self, machine_code_key: str, trial_number: int) -> int:
+    def claim_machine_code(self, machine_code_key: str, trial_number: int) -> int:
         """Return the trial of this process that measures this machine code: this one, if none did."""
         with self._lock:
             return self._codes.setdefault(machine_code_key, trial_number)
 
-    def replace_incumbent_if_still_so(self, expected_number: int, new_number: int) -> bool:
+    def replace_incumbent(self, expected_number: int, new_number: int) -> bool:
         """Make a trial the incumbent, if the one that it beat still is."""
         with self._lock:
             if self.read_note("incumbent") != expected_number:
@@ -143,7 +143,7 @@ class Study:
                     done = (TrialState.COMPLETE, TrialState.PRUNED)
                     begun = sum(t.state in done for t in known)
                     source = "random" if begun < STARTUP else "tpe"
-                live.set_user_attr("by", [source, make_host_and_pid_of_this_process()])
+                live.set_user_attr("by", [source, name_this_process()])
                 # Two searches in one storage may want the same: the first to write has it.
                 if config in self.possible and config not in self._list_claimed_configs(
                     live.number
@@ -151,7 +151,7 @@ class Study:
                     return Trial(live.number, config, source, "running")
                 self.finish_trial(live.number, "repeated")
 
-    def propose_config_unless_known(self, config: Config, proposed_by: str) -> bool:
+    def propose_new_config(self, config: Config, proposed_by: str) -> bool:
         """Have a configuration tried next; return whether it was new."""
         with self._lock:
             if config not in set(self.list_untried_configs()):
@@ -197,7 +197,7 @@ class Study:
             if trial_number in self._live:
                 self.finish_trial(trial_number, "interrupted")
 
-    def resume_interrupted_trials_as_proposals(self) -> int:
+    def propose_interrupted_trials(self) -> int:
         """Take up what a killed search left: its running trials are proposed again; how many."""
         with self._lock:
             again = {}
@@ -209,7 +209,7 @@ class Study:
                 if self._has_all_parameters(t):
                     again[self._get_config_of_ranks(t.params)] = t
             for config, t in again.items():
-                self.propose_config_unless_known(config, _read_source_and_owner(t)[0])
+                self.propose_new_config(config, _read_source_and_owner(t)[0])
             return len(again)
 
     def list_untried_configs(self) -> list[Config]:

@@ -49,7 +49,7 @@ class ReadyBuild:
     built: Build
     used: tuple[str, ...] | None
 
-    def list_launched_or_all_kernels(self) -> list[KernelResources]:
+    def list_used_kernels(self) -> list[KernelResources]:
         """Return the kernels that the case launches; all that were built where that is not known."""
         every = self.built.kernels
         return [k for k in every if self.used is None or k.name in self.used]
@@ -85,7 +85,7 @@ class Task:
         return self.variant.space
 
     @cached_property
-    def _find_arithmetic_refusal_by_config(self) -> dict[Config, InvalidConfig | None]:
+    def _arithmetic_refusals(self) -> dict[Config, InvalidConfig | None]:
         """Return every configuration, the default first -> why arithmetic refuses it."""
         arch, budget = self.arch, self.variant.budget
         return {
@@ -96,22 +96,18 @@ class Task:
     @property
     def refusal_counts(self) -> Counter[str]:
         """Return how many configurations were refused, by kind."""
-        return Counter(
-            r.kind for r in self._find_arithmetic_refusal_by_config.values() if r is not None
-        )
+        return Counter(r.kind for r in self._arithmetic_refusals.values() if r is not None)
 
     @cached_property
     def possible_configs(self) -> tuple[Config, ...]:
         """Return the configurations that arithmetic allows; a ProfkitError without the defaults."""
-        reason = self._find_arithmetic_refusal_by_config[self.space.default]
+        reason = self._arithmetic_refusals[self.space.default]
         if reason is not None:
             raise ProfkitError(
                 f"{self.space.file}: the defaults of 'tune:' cannot be: {reason.detail}",
                 "the first value of each macro is the default",
             )
-        return tuple(
-            c for c, refusal in self._find_arithmetic_refusal_by_config.items() if refusal is None
-        )
+        return tuple(c for c, refusal in self._arithmetic_refusals.items() if refusal is None)
 
     @property
     def tuned_name(self) -> str:
@@ -145,9 +141,9 @@ class Task:
         """Return the entry by which a worker knows the reference."""
         return Entry(reference, grid=self.variant.header.inputs)
 
-    def list_required_cases_and_seeds(self) -> tuple[CaseAndSeed, ...]:
+    def list_required_checks(self) -> tuple[CaseAndSeed, ...]:
         """Return the pairs (case, seed) that every configuration must be right on."""
-        return self.problem.list_case_and_seed_pairs((self.case,))
+        return self.problem.list_case_seeds((self.case,))
 
     def start_build(self, config: Config) -> Future[ReadyBuild]:
         """Return the build of a configuration, begun now if it was not before."""
@@ -188,7 +184,7 @@ def choose_variant_and_case_to_tune(target: Target) -> tuple[Variant, str]:
     return variant, case
 
 
-def build_defaults_and_make_task(target: Target, options: SearchOptions) -> Task:
+def prepare_task(target: Target, options: SearchOptions) -> Task:
     """Build the defaults of a search; a ProfkitError if the variant does not run on this GPU."""
     variant, case = choose_variant_and_case_to_tune(target)
     arch = device.query_gpu().arch
@@ -200,9 +196,9 @@ def build_defaults_and_make_task(target: Target, options: SearchOptions) -> Task
     return Task(variant, target.problem, case, arch, target.folder, support, reference, options)
 
 
-def make_result_with_ptxas_resources(ready: ReadyBuild) -> TrialResult:
+def make_result_of_build(ready: ReadyBuild) -> TrialResult:
     """Begin a trial's result with what ptxas says of the kernels that the case launches."""
-    kernels = ready.list_launched_or_all_kernels()
+    kernels = ready.list_used_kernels()
     if not kernels:
         return TrialResult()
     return TrialResult(
@@ -222,7 +218,7 @@ def find_build_refusal(ready: ReadyBuild) -> InvalidConfig | None:
     budget = build.variant.budget
     spills, regs = budget.spills or 0, budget.regs or tunables.MOST_REGISTERS
     held_to = replace(budget, spills=spills, regs=regs, smem=None)  # memory is known at the launch
-    for over in iterate_budget_excesses(ready.list_launched_or_all_kernels(), held_to, {}):
+    for over in iterate_budget_excesses(ready.list_used_kernels(), held_to, {}):
         detail = f"{over.kernel}: {over.resource}={over.taken}, at most {over.most}"
         return InvalidConfig(_KINDS[over.resource], detail)
     return None
@@ -268,7 +264,7 @@ def list_launched_kernels(build: Build, problem: Problem, case: str) -> tuple[st
     return tuple(launch.kernel for launch in launches)
 
 
-def make_key_of_machine_code_and_launcher(build: Build) -> str | None:
+def make_machine_code_key(build: Build) -> str | None:
     """Return what makes two builds one: the machine code of the kernels and of their launcher.
 
     A macro that only the launcher reads (a grid, a cluster size) leaves the kernels as they are and

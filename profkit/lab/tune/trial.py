@@ -37,6 +37,7 @@ from profkit.records.store import make_json_safe
 
 if TYPE_CHECKING:
     from profkit.evidence.stats import TimeComparison
+    from profkit.units import Seconds
 
     ComparisonAndTimes = tuple[TimeComparison, dict[str, Times]]  # times by subject
 
@@ -140,7 +141,7 @@ class Profiler:
         rows = chain.from_iterable(
             part.iterate_launches() for part in read_report_files([report]).parts
         )
-        longest = max(rows, key=_get_launch_seconds_or_zero)
+        longest = max(rows, key=_get_launch_seconds)
         diagnosis = judge_launch(longest)
         firing = []
         for finding in diagnosis.findings:
@@ -163,7 +164,7 @@ class Profiler:
         )
 
 
-def _get_launch_seconds_or_zero(row: Mapping[str, Any]) -> float:
+def _get_launch_seconds(row: Mapping[str, Any]) -> float:
     """Return the time of a launch; 0 where it was not collected."""
     return 0.0 if isnan(row["time"]) else float(row["time"])
 
@@ -177,9 +178,9 @@ class Runner:
         self.task, self.study, self.worker, self.progress = task, study, worker, progress
         self.profiler = Profiler(task, worker)
 
-    def run_trial_and_return_outcome(self, trial: Trial, build: ReadyBuild) -> str:
+    def run_trial(self, trial: Trial, build: ReadyBuild) -> str:
         """Do one trial and write down its outcome, unless the worker is lost; return it."""
-        attempt = _Attempt(trial, build, gates.make_result_with_ptxas_resources(build))
+        attempt = _Attempt(trial, build, gates.make_result_of_build(build))
         attempt.note_result(gpu=self.worker.visible)
         began, value = time.monotonic(), None
         try:
@@ -205,13 +206,13 @@ class Runner:
         """Pass all gates and rounds; return seconds per call, normalised by the reference."""
         built, trial = attempt.build.built, attempt.trial
         _end_trial_if_refused(gates.find_build_refusal(attempt.build))
-        attempt.note_result(code=gates.make_key_of_machine_code_and_launcher(built))
+        attempt.note_result(code=gates.make_machine_code_key(built))
         self._end_duplicate(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
         basis = None if is_default else self.read_defaults_basis()
         entry = self.task.make_trial_entry(trial.config)
         reply = self.worker.check_variant_and_list_launches(
-            entry, self.task.list_required_cases_and_seeds(), self.task.case
+            entry, self.task.list_required_checks(), self.task.case
         )
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
         attempt.note_result(max_abs=check.max_abs)
@@ -220,13 +221,13 @@ class Runner:
         _end_trial_if_refused(gates.find_launch_refusal(built, launches))
         if basis is None:
             return self._measure_defaults(attempt, check)
-        return self._measure_seconds_and_confirm_if_fastest(attempt, basis)
+        return self._measure_value(attempt, basis)
 
     def _end_duplicate(self, trial: Trial, code: str | None) -> None:
         """End a trial whose machine code another trial has measured or is measuring."""
         if code is None:
             return
-        first = self.study.claim_machine_code_or_get_owner(code, trial.number)
+        first = self.study.claim_machine_code(code, trial.number)
         if first != trial.number:
             value = next(
                 (t.value for t in self.study.list_trials_but_waiting() if t.number == first), None
@@ -274,7 +275,7 @@ class Runner:
         self._profile_trial(attempt)
         return time
 
-    def _measure_seconds_and_confirm_if_fastest(self, attempt: _Attempt, basis: Basis) -> float:
+    def _measure_value(self, attempt: _Attempt, basis: Basis) -> Seconds:
         """Return a trial's time in seconds, confirmed if it is faster than all before it.
 
         Raises:
@@ -300,7 +301,7 @@ class Runner:
             attempt.note_result(confirmed=confirmed)
             if confirmed.answer != "faster":
                 return value
-            if self.study.replace_incumbent_if_still_so(incumbent.number, trial.number):
+            if self.study.replace_incumbent(incumbent.number, trial.number):
                 attempt.note_result(became_incumbent=True)
                 return value
             # Another worker was faster to find a faster one: now against that.
@@ -418,7 +419,7 @@ class Runner:
         for proposal in list_proposals_of_findings(
             space, config, verdict.findings, self.study.list_untried_configs()
         ):
-            self.study.propose_config_unless_known(proposal.config, f"steer:{proposal.rule}")
+            self.study.propose_new_config(proposal.config, f"steer:{proposal.rule}")
 
 
 def _end_trial_if_refused(refusal: InvalidConfig | None) -> None:

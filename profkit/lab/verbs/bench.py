@@ -81,7 +81,7 @@ def time_variants(
         return options.DONE
     target = set_visible_gpus(target, gpus)
     with show_spinner() as progress:
-        run = pipeline.build_check_and_time_target(target, progress)
+        run = pipeline.measure_target(target, progress)
     print_gpus(run.measured)
     _print_times(run)
     return print_faults_and_get_exit_status(run, run.measured.describe_checks())
@@ -112,13 +112,13 @@ def _run_aa_sessions(target: Target, processes: int, rounds: int, folder: str) -
     from profkit.evidence.history import History
     from profkit.evidence.noise import NoiseDocument, measure_noise_by_gpu
     from profkit.evidence.tables import HistoryTwin
-    from profkit.lab.measure.pipeline import iterate_aa_comparisons_by_process
+    from profkit.lab.measure.pipeline import iterate_aa_comparisons
     from profkit.show.views.history import show_noise
 
     comparisons: list[HistoryTwin] = []
     try:
         with show_spinner() as progress:
-            for twins in iterate_aa_comparisons_by_process(target, processes, rounds, progress):
+            for twins in iterate_aa_comparisons(target, processes, rounds, progress):
                 comparisons += twins
     finally:  # what was measured before somebody stopped it is kept
         History(folder).append_rows(comparisons)

@@ -100,10 +100,10 @@ def capture_kernels(
         echo = None
     else:
         echo = sys.stderr.buffer
-    kernels = capture.run_program_and_capture_launches(command, output, wanted, echo)
+    kernels = capture.capture_program_launches(command, output, wanted, echo)
     if not untried_only:
         with show_spinner() as progress:
-            kernels = capture.check_and_time_captured_kernels(
+            kernels = capture.measure_captured_kernels(
                 kernels,
                 build.choose_build_folder_of_kernels(resolve_path(output), build_dir),
                 progress,

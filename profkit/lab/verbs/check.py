@@ -103,13 +103,13 @@ def _check_and_print_target(target: Target, sanitize: bool) -> int:
     from profkit.lab.flags import print_faults_and_get_exit_status, print_gpus
     from profkit.lab.measure import pipeline
     from profkit.lab.measure.check import CheckDocument
-    from profkit.lab.measure.sanitize import run_sanitizer_and_add_verdicts
+    from profkit.lab.measure.sanitize import add_verdicts_of_sanitizer
     from profkit.show.views import measured
 
     with show_spinner() as progress:
-        run = pipeline.build_check_and_time_target(target, progress, is_timed=False)
+        run = pipeline.measure_target(target, progress, is_timed=False)
         if sanitize:
-            run_sanitizer_and_add_verdicts(run, progress)
+            add_verdicts_of_sanitizer(run, progress)
     print_gpus(run.measured)
     checks = run.measured.describe_checks()
     document = CheckDocument(checks=tuple(run.measured.checks.values()))
@@ -140,7 +140,7 @@ def _compile_and_print_budget_excesses(
             "`arch:` in a header lists its architectures; profkit list shows the variants",
         )
     if refresh:
-        records = ladder.refresh_records_of_same_machine_code(folders, builds)
+        records = ladder.refresh_records_by_code(folders, builds)
         for path in records.written:
             print_note(f"{path}: the current source still compiles to this machine code")
         for path in records.unknown:

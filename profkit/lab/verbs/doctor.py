@@ -23,7 +23,7 @@ def examine_machine() -> int:
     from profkit.lab.measure.variants import toolchain as examiner
     from profkit.show.views import measured
 
-    findings = examiner.examine_gpu_and_tools()
+    findings = examiner.inspect_machine()
     document = examiner.DoctorDocument(findings=tuple(findings))
     print_blocks(
         measured.show_examined_machine([asdict(finding) for finding in findings]), document

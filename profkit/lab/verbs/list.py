@@ -33,7 +33,7 @@ def list_variants(
     from profkit.lab.measure import ladder, targets
     from profkit.show.views import measured
 
-    listed, problems = ladder.list_variants_with_record_states(
+    listed, problems = ladder.list_variant_states(
         targets.LabFolders(kernels, build_dir, artifacts), problem
     )
     rows = [asdict(variant) for variant in listed]

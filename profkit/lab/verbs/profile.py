@@ -162,7 +162,7 @@ def _profile_target(target: Target, folders: LabFolders, settings: profiler.Coll
                     f"{result.name} {result.case}: {first}", rest or result.problem.hint
                 )
 
-        runs = pipeline.check_time_and_profile_target(
+        runs = pipeline.profile_target(
             target, folders.artifacts_dir(), settings, progress, say_problem
         )
     print_gpus(runs.measured)

@@ -127,8 +127,8 @@ def tune_variant(
     from profkit.lab.measure.worker import list_visible_devices_of_workers
     from profkit.lab.tune.task import (
         SearchOptions,
-        build_defaults_and_make_task,
         choose_variant_and_case_to_tune,
+        prepare_task,
     )
 
     with require_package("optuna", "profkit tune"):
@@ -141,7 +141,7 @@ def tune_variant(
     search = SearchOptions(trials, time, timeout, profile=not no_profile)
     with show_spinner() as progress:
         progress("build")
-        task = build_defaults_and_make_task(target, search)
+        task = prepare_task(target, search)
         with _stop_builds_at_end(task):
             url = storage or run.get_default_storage_url(task)
             result = run.search_fastest_config(task, url, resume, visible, progress)
@@ -187,7 +187,7 @@ def _write_results(result: SearchResult, folder: Path) -> TuneDocument:
 
     folder.mkdir(parents=True, exist_ok=True)
     document, frame = result.describe_search(), run.make_trials_frame(result.study)
-    run.write_record_and_report_of_champion(result, folder)
+    run.write_champion_record(result, folder)
     kept = _write_trials(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {
         "history.png": lambda: plots.search_history(frame),

@@ -11,7 +11,7 @@ from profkit.reports.banks import (
     count_wavefronts_of_request,
     find_conflict_free_layouts,
 )
-from profkit.reports.fusing import compute_share_of_adds_that_could_fuse
+from profkit.reports.fusing import compute_fusable_share
 from profkit.reports.hotlines import LinesRequest, answer_line_requests
 from profkit.reports.instruction import BYTES, Instruction
 from profkit.reports.lanes import (
@@ -208,7 +208,7 @@ class Asked:
     def get_decoded_function_at(self, pc: int) -> DecodedFunction:
         return self._program
 
-    def get_machine_code_of_function_at(self, pc: int) -> bytes:
+    def get_code_of_function(self, pc: int) -> bytes:
         return bytes(BYTES * len(self._counts))
 
     def disassemble_instruction(self, pc: int) -> str:
@@ -237,5 +237,5 @@ def test_text_is_asked_for_once_and_not_where_tiles_have_the_hardware_s_layouts(
 )
 def test_adds_are_read_only_where_there_are_products(opcodes, asked):
     kernel = Asked(*opcodes)
-    assert compute_share_of_adds_that_could_fuse(kernel) == 0.0
+    assert compute_fusable_share(kernel) == 0.0
     assert (kernel.texts > 0) == asked

@@ -13,8 +13,8 @@ from profkit.reports.cubin import read_line_tables
 from profkit.reports.instruction import (
     BYTES,
     Instruction,
-    decode_function_or_none,
-    decode_opcode_or_none,
+    decode_function,
+    decode_opcode,
 )
 from profkit.reports.reader import iterate_actions
 from tests.conftest import ROOT, kinds, others
@@ -58,7 +58,7 @@ def list_functions(path: Path) -> Iterator[tuple[list[str], images.Function, int
 
 def _decode(function: images.Function, capability: int) -> list[Instruction]:
     assert function.start is not None
-    code = decode_function_or_none(function.code, function.start, capability)
+    code = decode_function(function.code, function.start, capability)
     assert code is not None, f"an opcode of {function.name} is not known"
     return code
 
@@ -97,7 +97,7 @@ def test_functions_of_a_report() -> None:
     assert function.name == "_Z6stage2ILi64EEv9Attention"
     assert function.start == 0x7F4B9F7A0000
     assert len(function.code) == 16_896
-    code = decode_function_or_none(function.code, function.start, 90)
+    code = decode_function(function.code, function.start, 90)
     assert code is not None
     assert [x.opcode for x in code[:3]] == ["LDC", "S2R", "LDC"]
 
@@ -120,9 +120,9 @@ def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
 
 def test_unknown_opcode_is_no_answer() -> None:
     code = (0x1FF).to_bytes(16, "little")
-    assert decode_function_or_none(code, 0, 90) is None
-    assert decode_opcode_or_none(0x1FF, 90) is None
-    hfma2, iadd = (decode_opcode_or_none(0x235, capability) for capability in (90, 120))
+    assert decode_function(code, 0, 90) is None
+    assert decode_opcode(0x1FF, 90) is None
+    hfma2, iadd = (decode_opcode(0x235, capability) for capability in (90, 120))
     assert (hfma2, iadd) == ("HFMA2", "IADD")
 
 
@@ -151,12 +151,12 @@ def test_who_called_an_atomic() -> None:
     known = images.read_machine_code_of_report(ARTIFACTS / "probes" / "probes-0.ncu-repz").functions
     function = next(f for f in known if f.name.startswith("_Z16atomic_coalesced"))
     table = function.cubin.line_tables[function.name]
-    stack = table.find_lines_at_offset_innermost_first(0x170)  # the REDG
+    stack = table.find_inlined_lines(0x170)  # the REDG
     assert [(Path(file).name, line) for file, line in stack] == [
         ("sm_20_atomic_functions.hpp", 84),
         ("atomic-coalesced_as_fast_as_stores.cu", 18),
     ]
-    assert table.find_lines_at_offset_innermost_first(-16) == []
+    assert table.find_inlined_lines(-16) == []
 
 
 def test_damaged_line_tables_give_what_they_can() -> None:

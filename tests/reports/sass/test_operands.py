@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.reports.instruction import decode_opcode_or_none
+from profkit.reports.instruction import decode_opcode
 from profkit.reports.lanes import SassStatement, parse_sass_statement
 from profkit.reports.operands import bound_written_registers, decode_statement
 from tests.conftest import ROOT, kinds, others
@@ -53,7 +53,7 @@ def test_bits_say_what_the_text_says(path: Path) -> None:
     read = Counter[bool]()
     for texts, function, capability in list_functions(path):
         for text, (low, high) in zip(texts, struct.iter_unpack("<QQ", function.code), strict=True):
-            opcode = decode_opcode_or_none(low, capability)
+            opcode = decode_opcode(low, capability)
             if text.strip() in ("", "???") or opcode is None:
                 continue
             expected = parse_sass_statement(text)

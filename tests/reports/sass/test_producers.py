@@ -135,7 +135,7 @@ def test_functions_without_an_address_are_placed_by_their_text(
         Function("called", None, _bits(NOP, EXIT), cubin),
     ]
     code = LaunchedCode(launch, lambda: functions)
-    assert [code.get_opcode_or_empty(0x2000 + 16 * n) for n in range(3)] == opcodes
+    assert [code.get_opcode(0x2000 + 16 * n) for n in range(3)] == opcodes
     assert (code._find_function_start(0x2010), code._find_function_start(0x1000)) == (
         0x2000 if opcodes[0] else None,
         0x1000,
@@ -146,14 +146,14 @@ def test_a_code_that_is_not_known_has_the_opcode_of_the_text() -> None:
     cubin: Any = None
     known = [Function("kernel", 0x1000, _bits(MOV, UNKNOWN, EXIT), cubin)]
     named = LaunchedCode(_Launch(x1000="MOV, @P1 NEWEST.X4 R2, EXIT"), lambda: known)
-    assert [named.get_opcode_or_empty(0x1000 + 16 * n) for n in range(3)] == [
+    assert [named.get_opcode(0x1000 + 16 * n) for n in range(3)] == [
         "MOV",
         "NEWEST",
         "EXIT",
     ]
     assert named.producers(0x1010, "wait") == [0x1000]
     without = LaunchedCode(_Launch(x1000="MOV, ???, EXIT"), lambda: known)
-    assert [without.get_opcode_or_empty(0x1000 + 16 * n) for n in range(3)] == ["MOV", "", "EXIT"]
+    assert [without.get_opcode(0x1000 + 16 * n) for n in range(3)] == ["MOV", "", "EXIT"]
     assert without.producers(0x1010, "wait") == []  # then nothing that follows would be sure
 
 
@@ -173,4 +173,4 @@ def test_a_function_is_known_by_its_first_instructions() -> None:
         launch = _Launch(x1000="MOV", x2000=texts)
         called = Function("called", None, _bits(*[NOP] * 10), cubin)
         code = LaunchedCode(launch, lambda: [called])  # noqa: B023
-        assert code.get_opcode_or_empty(0x2000 + 16 * 9) == opcode
+        assert code.get_opcode(0x2000 + 16 * 9) == opcode

@@ -159,25 +159,17 @@ def test_who_called_whom() -> None:
         LineRow(48, "a.cu", 11, 9),
     )
     table = LineTable(rows)
-    assert table.find_lines_at_offset_innermost_first(-1) == []
+    assert table.find_inlined_lines(-1) == []
+    assert table.find_inlined_lines(0) == table.find_inlined_lines(15) == [("a.cu", 10)]
+    assert table.find_inlined_lines(16) == [("x.h", 5), ("a.cu", 10)]
+    assert table.find_inlined_lines(47) == [("y.h", 7), ("x.h", 5), ("a.cu", 10)]
     assert (
-        table.find_lines_at_offset_innermost_first(0)
-        == table.find_lines_at_offset_innermost_first(15)
-        == [("a.cu", 10)]
-    )
-    assert table.find_lines_at_offset_innermost_first(16) == [("x.h", 5), ("a.cu", 10)]
-    assert table.find_lines_at_offset_innermost_first(47) == [("y.h", 7), ("x.h", 5), ("a.cu", 10)]
-    assert (
-        table.find_lines_at_offset_innermost_first(48)
-        == table.find_lines_at_offset_innermost_first(9999)
-        == [("a.cu", 11)]
+        table.find_inlined_lines(48) == table.find_inlined_lines(9999) == [("a.cu", 11)]
     )  # a caller that is no row
     round_ = (LineRow(0, "a", 1, 1),)
-    assert LineTable(round_).find_lines_at_offset_innermost_first(0) == [
-        ("a", 1)
-    ]  # its own caller: it ends
+    assert LineTable(round_).find_inlined_lines(0) == [("a", 1)]  # its own caller: it ends
     last = (LineRow(0, "a", 1, 2), LineRow(16, "b", 2, 0))
-    assert LineTable(last).find_lines_at_offset_innermost_first(0) == [("a", 1), ("b", 2)]
+    assert LineTable(last).find_inlined_lines(0) == [("a", 1), ("b", 2)]
 
 
 def test_which_use_of_an_inlined_line_it_is() -> None:
@@ -192,23 +184,20 @@ def test_which_use_of_an_inlined_line_it_is() -> None:
     )
     table = LineTable(rows)
     # Both come through load.h:5, which tells them apart no more than their own line does.
-    assert table.find_call_that_tells_use_apart(table.find_lines_at_offset_innermost_first(32)) == (
+    assert table.find_distinguishing_call(table.find_inlined_lines(32)) == (
         "a.cu",
         10,
     )
-    assert table.find_call_that_tells_use_apart(table.find_lines_at_offset_innermost_first(80)) == (
+    assert table.find_distinguishing_call(table.find_inlined_lines(80)) == (
         "a.cu",
         11,
     )
     assert (
-        table.find_call_that_tells_use_apart(table.find_lines_at_offset_innermost_first(96)) is None
+        table.find_distinguishing_call(table.find_inlined_lines(96)) is None
     )  # there is no other use
+    assert table.find_distinguishing_call(table.find_inlined_lines(0)) is None
     assert (
-        table.find_call_that_tells_use_apart(table.find_lines_at_offset_innermost_first(0)) is None
-    )
-    assert (
-        LineTable((LineRow(0, "a", 1, 1),)).find_call_that_tells_use_apart([("a", 1), ("a", 1)])
-        is None
+        LineTable((LineRow(0, "a", 1, 1),)).find_distinguishing_call([("a", 1), ("a", 1)]) is None
     )
 
 
@@ -380,18 +369,14 @@ def test_which_function_a_launch_ran(tmp_path: Path) -> None:
 def test_rows_are_looked_up_by_address_and_callers_by_their_place_in_the_table() -> None:
     rows = (LineRow(64, "a.cu", 10, 0), LineRow(0, "x.h", 5, 1), LineRow(32, "b.cu", 7, 2))
     table = LineTable(rows)
+    assert table.find_inlined_lines(0) == table.find_inlined_lines(31) == [("x.h", 5), ("a.cu", 10)]
     assert (
-        table.find_lines_at_offset_innermost_first(0)
-        == table.find_lines_at_offset_innermost_first(31)
-        == [("x.h", 5), ("a.cu", 10)]
-    )
-    assert (
-        table.find_lines_at_offset_innermost_first(32)
-        == table.find_lines_at_offset_innermost_first(63)
+        table.find_inlined_lines(32)
+        == table.find_inlined_lines(63)
         == [("b.cu", 7), ("x.h", 5), ("a.cu", 10)]
     )
-    assert table.find_lines_at_offset_innermost_first(64) == [("a.cu", 10)]
-    assert LineTable(()).find_lines_at_offset_innermost_first(0) == []
+    assert table.find_inlined_lines(64) == [("a.cu", 10)]
+    assert LineTable(()).find_inlined_lines(0) == []
 
 
 def test_a_section_without_bytes_in_the_file_has_no_content() -> None:

@@ -42,7 +42,7 @@ RARE = "033 HSET2, 149 BRX, 160 TEX, 18d ATOMS, 1a6 REDG"
 def test_every_opcode_has_the_code_that_reports_give_it() -> None:
     known = dict(pair.split() for pair in f"{SEEN}, {RARE}".replace("\n", " ").split(", "))
     for code, name in known.items():
-        assert machine.decode_opcode_or_none(int(code, 16), 90) == name, code
+        assert machine.decode_opcode(int(code, 16), 90) == name, code
     short = {int(code, 16) & 0x1FF for code in known if int(code, 16) not in BY_FORM}
     assert short == set(OPCODES)
 
@@ -52,7 +52,7 @@ def test_every_opcode_has_the_code_that_reports_give_it() -> None:
     [(70, "HFMA2"), (90, "HFMA2"), (99, "HFMA2"), (100, "IADD"), (120, "IADD")],
 )
 def test_a_code_that_became_another_instruction(capability: int, name: str) -> None:
-    assert machine.decode_opcode_or_none(0x435, capability) == name
+    assert machine.decode_opcode(0x435, capability) == name
 
 
 # --- jumps, guards, control fields: (lower word, upper word, address, capability) out of reports
@@ -76,7 +76,7 @@ def test_a_code_that_became_another_instruction(capability: int, name: str) -> N
 )
 def test_guard_and_target(low, high, pc, capability, guard, target) -> None:
     code = low.to_bytes(8, "little") + high.to_bytes(8, "little")
-    (instruction,) = machine.decode_function_or_none(code, pc, capability) or []
+    (instruction,) = machine.decode_function(code, pc, capability) or []
     assert (instruction.pc, instruction.guard, instruction.target) == (pc, guard, target)
 
 
@@ -85,13 +85,13 @@ def _code(*lows: int) -> bytes:
 
 
 def test_instructions_are_16_bytes_apart_and_a_rest_is_none() -> None:
-    code = machine.decode_function_or_none(_code(0x7918, 0x7918, 0x794D) + b"\x18\x79", 0x100, 90)
+    code = machine.decode_function(_code(0x7918, 0x7918, 0x794D) + b"\x18\x79", 0x100, 90)
     assert [(x.pc, x.opcode, x.guard) for x in code or ()] == [
         (0x100, "NOP", None),
         (0x110, "NOP", None),
         (0x120, "EXIT", None),
     ]
-    assert [machine.decode_opcode_or_none(low, 90) for low in (0x7918, 0x71FF, 0x7FFF)] == [
+    assert [machine.decode_opcode(low, 90) for low in (0x7918, 0x71FF, 0x7FFF)] == [
         "NOP",
         None,
         None,
@@ -100,13 +100,9 @@ def test_instructions_are_16_bytes_apart_and_a_rest_is_none() -> None:
 
 @pytest.mark.parametrize(("board", "left"), [(0, 0), (5, 1), (7, 63), (2, 32)])
 def test_the_scoreboard_of_a_depbar(board: int, left: int) -> None:
-    (found,) = (
-        machine.decode_function_or_none(_code(0x791A | board << 44 | left << 38), 0, 90) or []
-    )
+    (found,) = machine.decode_function(_code(0x791A | board << 44 | left << 38), 0, 90) or []
     assert found.scoreboard == (board, left)
-    (other,) = (
-        machine.decode_function_or_none(_code(0x7918 | board << 44 | left << 38), 0, 90) or []
-    )
+    (other,) = machine.decode_function(_code(0x7918 | board << 44 | left << 38), 0, 90) or []
     assert other.scoreboard is None
 
 

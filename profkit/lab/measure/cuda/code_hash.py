@@ -64,7 +64,7 @@ _EM_CUDA = struct.pack("<H", 190)  # the machine of an image for the GPU
 _CODE = (".text.", ".nv.constant1", ".nv.constant2", ".nv.constant3")
 
 
-def hash_machine_code_of_all_kernels(library_file: Path) -> str | None:
+def hash_all_machine_code(library_file: Path) -> str | None:
     """Return sha256 over the machine code of every kernel; None if no readable cubin is inside."""
     data = library_file.read_bytes()
     parts = []

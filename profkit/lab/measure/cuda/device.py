@@ -287,13 +287,13 @@ def read_gpu_state(pci_bus_id: str | None = None) -> GpuState:
     def ask_scaled(unit: float, question: str, *which: str) -> float | None:
         """Return an answer of NVML times `unit`; None where it has none."""
         more = (getattr(nvml, name) for name in which)
-        value = _ask_nvml_or_none(nvml, question, handle, *more)
+        value = _ask_nvml(nvml, question, handle, *more)
         if value is None:
             return None
         scaled: float = value * unit
         return scaled
 
-    bits = _ask_nvml_or_none(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    bits = _ask_nvml(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     return GpuState(
         sm_clock=ask_scaled(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
         memory_clock=ask_scaled(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
@@ -320,14 +320,14 @@ def add_gpu_uuid_and_driver(gpu: Gpu) -> Gpu:
         return gpu
     nvml, handle = opened
     answers = (
-        _ask_nvml_or_none(nvml, "nvmlDeviceGetUUID", handle),
-        _ask_nvml_or_none(nvml, "nvmlSystemGetDriverVersion"),
+        _ask_nvml(nvml, "nvmlDeviceGetUUID", handle),
+        _ask_nvml(nvml, "nvmlSystemGetDriverVersion"),
     )
     uuid, driver = (a.decode() if isinstance(a, bytes) else a for a in answers)
     return replace(gpu, uuid=uuid, driver=driver)
 
 
-def _ask_nvml_or_none(nvml: Any, question: str, *of: Any) -> Any:
+def _ask_nvml(nvml: Any, question: str, *of: Any) -> Any:
     """Return None where this GPU or driver does not answer."""
     with contextlib.suppress(nvml.NVMLError):
         return getattr(nvml, question)(*of)

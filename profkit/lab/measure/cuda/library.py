@@ -14,11 +14,14 @@ from ctypes import byref, c_char_p, c_int, c_longlong, c_size_t, c_uint, c_ulong
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.resources import demangle_names
+
+if TYPE_CHECKING:
+    from profkit.units import Seconds
 
 
 @dataclass(frozen=True)
@@ -305,16 +308,14 @@ class Support:
             self._lib.profkit_put(*places, c_longlong(delay_ns), c_void_p(stream)), "put"
         )
 
-    def measure_host_seconds_per_launcher_call(
-        self, library: ctypes.CDLL, args: Args, call_count: int
-    ) -> float:
+    def time_launcher_on_host(self, library: ctypes.CDLL, args: Args, call_count: int) -> Seconds:
         """Return the host's seconds per call of a launcher."""
         error, function = c_int(), ctypes.cast(library.profkit_launch, c_void_p)
         took = self._lib.profkit_repeat(function, byref(args), call_count, byref(error))
         _raise_cuda_error_if_failed(error.value, "profkit_launch")
         return float(took) / call_count * 1e-9
 
-    def measure_host_seconds_per_empty_kernel(self, launch_count: int, stream: int) -> float:
+    def time_empty_kernel(self, launch_count: int, stream: int) -> Seconds:
         """Return the host's seconds per start of an empty kernel."""
         error = c_int()
         took = self._lib.profkit_bare(launch_count, c_void_p(stream), byref(error))

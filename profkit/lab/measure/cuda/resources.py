@@ -54,7 +54,7 @@ class KernelResources:
     stack: int  # stack frame per thread, bytes
 
 
-def parse_kernel_resources_in_ptxas_log(nvcc_output: str) -> list[KernelResources]:
+def parse_ptxas_log(nvcc_output: str) -> list[KernelResources]:
     """Read the resources of every kernel function out of nvcc's output."""
     entry: tuple[str, str] | None = None
     spills = stack = 0

@@ -104,7 +104,7 @@ _JOINED = {"-D": "", **dict.fromkeys(("-maxrregcount", "--maxrregcount", "-std",
 _JOINED |= {"-Xptxas": "=", "--ptxas-options": "="}
 
 
-def refuse_unsafe_flags_of_untrusted_folder(flags: Sequence[str], file_name: str) -> None:
+def refuse_unsafe_flags(flags: Sequence[str], file_name: str) -> None:
     """Refuse what may do more than change code, where nobody said that this folder is trusted."""
     if os.environ.get(TRUST) == "1":
         return
@@ -130,9 +130,7 @@ LANGUAGE = Language(
     text_hash=hash_cpp_text_with_includes,
     # those of the header, then a -D for each tunable
     flags=lambda head, defines: (*head.flags, *(f"-D{k}={v}" for k, v in sorted(defines.items()))),
-    refuse_unsafe_flags_of_untrusted_folder=lambda header, name: (
-        refuse_unsafe_flags_of_untrusted_folder(header.flags, name)
-    ),
+    refuse_unsafe_flags=lambda header, name: refuse_unsafe_flags(header.flags, name),
     own_flags=lambda arch: (*_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}"),
     # nvcc reads flags from the environment too
     surroundings=lambda _: [os.environ.get(f"NVCC_{k}_FLAGS", "") for k in ("PREPEND", "APPEND")],

@@ -64,9 +64,7 @@ class Language:
     # what the header and the tunables add to a compiler's flags
     flags: Callable[[Header, Mapping[str, str]], tuple[str, ...]]
     # (header, file's name): ProfkitError where flags of a header could do more than change code
-    refuse_unsafe_flags_of_untrusted_folder: Callable[[Header, str], None] = lambda _header, _name: (
-        None
-    )
+    refuse_unsafe_flags: Callable[[Header, str], None] = lambda _header, _name: None
     # every file's, of an architecture
     own_flags: Callable[[str], tuple[str, ...]] = lambda _arch: ()
     programs: tuple[str, ...] = ()  # what compiling it starts: names that tools.tool knows

@@ -142,14 +142,14 @@ def _list_numbers_of_profkit_args(values: Mapping[str, Any]) -> tuple[Any, ...]:
     numbers = Numbers.from_problem_arguments(values)
     (scale,) = struct.unpack("<I", struct.pack("<f", numbers.scale))
     return (
-        _pad_with_zeros_to_most_numbers(numbers.size),
-        _pad_with_zeros_to_most_numbers(numbers.stride),
+        _pad_with_zeros(numbers.size),
+        _pad_with_zeros(numbers.stride),
         scale,
         int(numbers.causal),
     )
 
 
-def _pad_with_zeros_to_most_numbers(numbers: Sequence[int]) -> list[int]:
+def _pad_with_zeros(numbers: Sequence[int]) -> list[int]:
     """Return as many numbers as ProfkitArgs has places for, with 0 in those that are left."""
     return [*numbers, *[0] * (SIZES - len(numbers))]
 
@@ -226,14 +226,12 @@ class LaunchArgs:
 
         Not zeroed unless asked for.
         """
-        array = make_array_whose_address_codes_its_place(
-            "scratch", len(self.requested), dtype, shape
-        )
+        array = make_array_at_coded_address("scratch", len(self.requested), dtype, shape)
         self.requested.append(Scratch(array.numel() * array.element_size(), zero))
         return array
 
 
-def make_array_whose_address_codes_its_place(
+def make_array_at_coded_address(
     where: Where, index: int, dtype: str, shape: Sequence[int]
 ) -> DeviceArray:
     """Return an array of a kind and number, at an address that tells both."""

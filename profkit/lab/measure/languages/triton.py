@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.collect import process
 from profkit.errors import ProfkitError
@@ -33,6 +34,10 @@ from profkit.files import is_file, is_there, list_matching_paths, read_bytes
 from profkit.lab.measure.languages import language
 from profkit.lab.measure.languages.language import CompileJob, Language, Programs
 from profkit.records import header
+
+if TYPE_CHECKING:
+    from profkit.units import Seconds
+
 
 PLAYER = Path(__file__).with_name("player.c")
 CASE = "at case "  # the compiling process begins a line with it before it runs a case
@@ -85,19 +90,19 @@ def _compile_jobs_in_processes(
     with process.make_thread_pool(most_at_once or process.count_available_cores()) as pool:
         runs = []
         for i, job in enumerate(jobs):
-            runs.append(pool.submit(_compile_job_and_return_seconds, job, work_folder / str(i)))
+            runs.append(pool.submit(_compile_timed_job, job, work_folder / str(i)))
         return {i: run.result() for i, run in enumerate(runs)}
 
 
-def _compile_job_and_return_seconds(job: CompileJob, stem: Path) -> float:
+def _compile_timed_job(job: CompileJob, stem: Path) -> Seconds:
     """Leave <stem>.so, .o, .json and .log; in seconds."""
     began = time.monotonic()
-    if error := _explain_missing_compiler() or _compile_and_return_error(job, stem):
+    if error := _explain_missing_compiler() or _compile_and_explain_failure(job, stem):
         stem.with_suffix(".log").write_text(error, encoding="utf-8")
     return time.monotonic() - began
 
 
-def _read_compile_timeout_seconds() -> float:
+def _read_compile_timeout_seconds() -> Seconds:
     """Return how long a compilation may take."""
     text = os.environ.get("PROFKIT_COMPILE_SECONDS", "")
     if re.fullmatch(r"\d{1,6}", text) and int(text):
@@ -105,7 +110,7 @@ def _read_compile_timeout_seconds() -> float:
     return _TIMEOUT
 
 
-def _compile_launcher_and_return_error(name: str, stem: Path, folder: Path) -> str:
+def _compile_launcher(name: str, stem: Path, folder: Path) -> str:
     """Compile and link what plays a file's launches; return what went wrong, empty if nothing did."""
     object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
     start = [_find_c_compiler() or "cc", "-O2", "-fPIC"]
@@ -119,7 +124,7 @@ def _compile_launcher_and_return_error(name: str, stem: Path, folder: Path) -> s
     return ""
 
 
-def _compile_and_return_error(job: CompileJob, stem: Path) -> str:
+def _compile_and_explain_failure(job: CompileJob, stem: Path) -> str:
     """Compile, and return what went wrong; empty if nothing did."""
     folder = stem.with_suffix(".ahead")
     folder.mkdir()
@@ -145,9 +150,9 @@ def _compile_and_return_error(job: CompileJob, stem: Path) -> str:
         more = ""
         if mark:
             more = f"\n{excerpt.rstrip()[:2000]}"
-        summary = summarize_traceback_in_one_line(done.output, job.path)
+        summary = summarize_traceback(done.output, job.path)
         return f"{summary} ({_name_triton_version()}){more}"
-    failure = _compile_launcher_and_return_error(job.path.name, stem, folder)
+    failure = _compile_launcher(job.path.name, stem, folder)
     if failure:
         return failure
     os.replace(folder / "plan.json", stem.with_suffix(".json"))
@@ -163,7 +168,7 @@ def _move_only_ptx(cache: Path, place: Path) -> None:
         os.replace(found[0], place)
 
 
-def summarize_traceback_in_one_line(output: str, path: Path) -> str:
+def summarize_traceback(output: str, path: Path) -> str:
     """Return one line out of a traceback: which line of the file, what, and at which case."""
     lines = []
     for line in output.splitlines():
@@ -225,7 +230,7 @@ def _read_header(text: str, name: str) -> header.Header:
             f"{name} has no header",
             "begin the file with a docstring: its first line is the title",
         )
-    head = header.parse_header_without_comment_marks(docstring.splitlines(), name)
+    head = header.parse_header_lines(docstring.splitlines(), name)
     if LAUNCH not in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}:
         raise ProfkitError(f"{name} has no function '{LAUNCH}' that starts its kernel", _SHAPE)
     for tunable in header.parse_values_of_tunables(head.tune, name):

@@ -33,11 +33,11 @@ from profkit.files import (
     write_text,
 )
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.cuda.code_hash import hash_host_code, hash_machine_code_of_all_kernels
+from profkit.lab.measure.cuda.code_hash import hash_all_machine_code, hash_host_code
 from profkit.lab.measure.cuda.resources import (
     CARDS,
     KernelResources,
-    parse_kernel_resources_in_ptxas_log,
+    parse_ptxas_log,
 )
 from profkit.lab.measure.languages.language import CompileJob, Language
 from profkit.lab.measure.variants.variants import Variant, find_problem_folder_of_kernel
@@ -122,7 +122,7 @@ def compile_variants_not_built_yet(
     for variant, arch in product(variants, archs):
         target = variant.choose_compile_target_for(arch)
         if target is not None:
-            plans.append(_prepare_build_without_compiling(variant, target, build_folder))
+            plans.append(_make_build_plan(variant, target, build_folder))
     done: dict[str, Build] = {}
     missing: dict[str, Build] = {}
     for plan in plans:
@@ -153,9 +153,9 @@ def require_library(built: Build) -> Path:
     return built.library
 
 
-def _prepare_build_without_compiling(variant: Variant, arch: str, folder: Path) -> Build:
+def _make_build_plan(variant: Variant, arch: str, folder: Path) -> Build:
     language, programs = variant.language, _find_programs(variant.language, folder)
-    language.refuse_unsafe_flags_of_untrusted_folder(variant.header, variant.path.name)
+    language.refuse_unsafe_flags(variant.header, variant.path.name)
     flags = (*language.own_flags(arch), *variant.flags)
     text = language.text_hash(variant.path)
     around = language.surroundings(_make_compile_job(variant, arch, flags))
@@ -190,11 +190,11 @@ def _make_compile_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> Co
         flags=flags,
         defines=variant.defines,
         grid=variant.header.inputs,
-        sms=_count_sms_of_present_or_usual_gpu(arch) if variant.language.needs_sms else 0,
+        sms=_count_sms(arch) if variant.language.needs_sms else 0,
     )
 
 
-def _count_sms_of_present_or_usual_gpu(arch: str) -> int:
+def _count_sms(arch: str) -> int:
     """Return how many SMs: of the GPU present if it is of this architecture, else of the usual card."""
     number = arch.rstrip("af")
     try:
@@ -260,7 +260,7 @@ def _compile_builds_of_language(
         times = language.compile(work, place, _find_programs(language, folder), jobs)
         built = []
         for i, p in enumerate(plans):
-            built.append(_read_log_and_store_library(p, place / str(i), folder))
+            built.append(_store_compiled(p, place / str(i), folder))
     return [replace(b, seconds=times.get(i, 0.0)) for i, b in enumerate(built)]
 
 
@@ -274,7 +274,7 @@ def _move_compiled(stem: Path, place: Path) -> None:
     move_file(stem.with_suffix(".so"), place / "variant.so")
 
 
-def _read_log_and_store_library(plan: Build, stem: Path, folder: Path) -> Build:
+def _store_compiled(plan: Build, stem: Path, folder: Path) -> Build:
     """Read one compiler's log and move its library to its place; build.json comes last."""
     compiled, log = stem.with_suffix(".so"), stem.with_suffix(".log")
     output = "not started"
@@ -284,14 +284,14 @@ def _read_log_and_store_library(plan: Build, stem: Path, folder: Path) -> Build:
         return replace(plan, error=output.strip())
     if plan.variant.path != SUPPORT and b"profkit_launch" not in compiled.read_bytes():
         return replace(plan, error=NO_LAUNCH)
-    kernels = parse_kernel_resources_in_ptxas_log(output)
+    kernels = parse_ptxas_log(output)
     place = _choose_build_folder(plan, folder)
     place.mkdir(parents=True, exist_ok=True)
     kept = {
         "key": plan.key,
         "bytes": get_size(compiled),
         "kernels": [asdict(k) for k in kernels],
-        "sass": _hash_with_resources(hash_machine_code_of_all_kernels(compiled), kernels),
+        "sass": _hash_with_resources(hash_all_machine_code(compiled), kernels),
         "warnings": [s.strip() for s in output.splitlines() if _WARNING.search(s)],
         "flags": plan.flags,
         "text": plan.text,

@@ -69,7 +69,7 @@ def list_launches_by_dry_run(built: Build, problem: Problem, case: str) -> list[
     return None
 
 
-def load_or_make_dry_launches_by_case(
+def load_dry_launches_by_case(
     built: Build, build_folder: Path
 ) -> dict[str, list[GraphLaunch]] | None:
     """Return case -> dry_launches, kept beside the build; None too where there is no problem.py."""

@@ -94,21 +94,21 @@ class Problem:
             )
         return known[name]
 
-    def list_case_and_seed_pairs(
+    def list_case_seeds(
         self, cases_to_measure: Iterable[str], check_cases: Iterable[str] | None = None
     ) -> tuple[CaseAndSeed, ...]:
         """Return `check_cases` (None: all of CHECKS) at each seed, then `cases_to_measure` at seed 0."""
         small = product(self.checks if check_cases is None else check_cases, self.module.SEEDS)
         return tuple(dict.fromkeys((*small, *((case, 0) for case in cases_to_measure))))
 
-    def get_absolute_and_relative_tolerance(self, case: str) -> tuple[float, float]:
+    def get_tolerance(self, case: str) -> tuple[float, float]:
         """Return (absolute, relative) of abs(out - ref) <= absolute + relative * abs(ref)."""
         if hasattr(self.module, "tolerance"):
             atol, rtol = self.module.tolerance(self.get_case(case))
             return float(atol), float(rtol)
         return self.module.ATOL, self.module.RTOL
 
-    def get_input_number_by_inplace_output(self, case: Case) -> Mapping[int, int]:
+    def map_inplace_outputs_to_inputs(self, case: Case) -> Mapping[int, int]:
         """Return output -> the input that it begins as; empty if nothing is worked on in place."""
         if hasattr(self.module, "begins"):
             return dict(self.module.begins(case))
@@ -143,7 +143,7 @@ def _list_defined_names(source: bytes) -> set[str]:
 
 def load_problem(folder: Path) -> Problem:
     """Import <folder>/problem.py, by path: no package, no installation."""
-    from profkit.evidence.users_code import import_python_file_as, run_users_code_or_explain
+    from profkit.evidence.users_code import import_python_file_as, run_users_code
 
     path = folder / "problem.py"
     if not is_file(path):
@@ -156,7 +156,7 @@ def load_problem(folder: Path) -> Problem:
         raise ProfkitError(f"cannot read {path}: {error.strerror}") from error
     digest = hashlib.sha256(content).hexdigest()
     name = f"_profkit_problem_{digest[:16]}"
-    module, why = run_users_code_or_explain(path, lambda: import_python_file_as(path, name))
+    module, why = run_users_code(path, lambda: import_python_file_as(path, name))
     if module is None:
         hint = "it is run to know the cases, inputs and reference of its variants"
         raise ProfkitError(f"{path}: {why}", hint)

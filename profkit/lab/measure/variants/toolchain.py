@@ -44,7 +44,7 @@ class DoctorDocument(
     findings: tuple[Inspection, ...] = ()
 
 
-def examine_gpu_and_tools() -> list[Inspection]:
+def inspect_machine() -> list[Inspection]:
     """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
     return [
         *_examine_gpu_driver_and_clocks(),

@@ -192,7 +192,7 @@ class Space:
         """Return all choices, also those that cannot be; the default first."""
         return [
             self.make_declared_config(choice)
-            for choice in header.list_value_by_macro_combinations(self.values)
+            for choice in header.list_value_combinations(self.values)
         ]
 
     @cached_property

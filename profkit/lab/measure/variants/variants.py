@@ -123,7 +123,7 @@ def read_variants_and_problems(kernels: Path, problem: str | None = None) -> Rea
             except ProfkitError as error:
                 problems.append(error)
         try:
-            variants += _sort_variants_after_their_parents(readable)
+            variants += _sort_below_parents(readable)
         except ProfkitError as error:  # `after:` leads nowhere: in the order of the files
             problems.append(error)
             variants += readable
@@ -207,7 +207,7 @@ def read_variant(path: Path) -> Variant:
     return variant
 
 
-def _sort_variants_after_their_parents(variants: Iterable[Variant]) -> list[Variant]:
+def _sort_below_parents(variants: Iterable[Variant]) -> list[Variant]:
     """Order the variants of one problem so that each stands below the one it comes after."""
     by_id: dict[str, Variant] = {}
     for v in variants:
