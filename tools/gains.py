@@ -8,10 +8,11 @@
 Probes with their twins, steps of the ladder whose header says what they fix, and other people's kernels
 before and after a change (artifacts/pairs.json.xz: counters, no code). Rules were written with these in
 view. artifacts/unseen.json.xz has the same of changes that nobody here had seen when they were judged
-(tools/unseen.py has what was said of them then). SPREAD and COVERAGE of profkit/model/scenario.py
-are computed from them: each fix is held against an interval that was made without its repository
-(split conformal prediction: the quantiles of the residuals of unseen code). Probes are left out of
-that: their twins remove all of a cause.
+(tools/unseen.py has what was said of them then). SPREAD and COVERAGE of profkit/model/scenario.py are of
+what was said then: what is said today knows what those answers missed. Each fix is held against an
+interval that was made without its repository (split conformal prediction: the quantiles of the
+residuals of unseen code), also those of today. Probes are left out of that: their twins remove all of a
+cause.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain
 from math import exp, isfinite, log, sqrt
 from pathlib import Path
 from statistics import median
@@ -29,7 +31,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import unseen
 import verdicts
+from unseen import CLAIMS, FASTER
 
 from profkit import from_raw
 from profkit.diagnosis.rule import CombinedGain, Diagnosis, LaunchFinding
@@ -52,12 +56,11 @@ ARTIFACTS = verdicts.ROOT / "artifacts"
 KEPT = ARTIFACTS / "pairs.json.xz"
 KEPT_UNSEEN = ARTIFACTS / "unseen.json.xz"
 STEPS = ARTIFACTS / "steps.json"
-FASTER = 1.05  # a fix that gained less says nothing of how much its cause was worth
-CLAIMS = 1.3  # what is promised of a fix that brought nothing is wrong from here on
 ENDS = (0.1, 0.9)  # the quantiles of an interval that holds four times of five
 NORMAL_90 = 1.645  # standard deviations on both sides of 90 % of a normal distribution
 WIDTHS = (1.25, 1.5, 2.0, 3.0, float("inf"))  # high over low up to which a launch is answered
 PROBES, LADDER, PAIRS, UNSEEN = "probes", "ladder", "pairs", "unseen"
+THEN = "then"  # unseen, with what was said of them when they were
 OURS = frozenset({"clocks-unsteady", "replay-unsteady", "cache-resident", "operations-mismatch"})
 
 # Rules of NVIDIA that name a cause, and what we call it; the others name none (issue slots that are not
@@ -92,10 +95,10 @@ _NVIDIA: Mapping[str, tuple[str, ...]] = {
 class FixOnRecord:
     """What came of one fix, and what was said of it: speed-up factors."""
 
-    group: str  # probes, ladder, pairs or unseen
+    group: str  # probes, ladder, pairs, unseen or then
     repository: str  # what is left out at once
     name: str
-    kind: Kind
+    kind: Kind | None
     came: float
     expected: float
     gain: float | None
@@ -231,8 +234,7 @@ def of_pairs(kept: Sequence[Pair], group: str = PAIRS) -> Iterator[FixOnRecord]:
 
 def fixes_on_record(kept: Sequence[Pair]) -> list[FixOnRecord]:
     """Return every fix: of probes, the ladder, these pairs, and the unseen ones."""
-    unseen = of_pairs(pairs(KEPT_UNSEEN), UNSEEN)
-    return [*probes(), *ladder(), *of_pairs(kept), *unseen]
+    return [*probes(), *ladder(), *of_pairs(kept), *of_pairs(pairs(KEPT_UNSEEN), UNSEEN)]
 
 
 @dataclass(frozen=True)
@@ -441,21 +443,51 @@ def spread_of_unexplained(without: str = "") -> tuple[float, float, float]:
     return round(float(low), 2), round(float(middle), 2), round(float(high), 2)
 
 
-def spread(fixes: Sequence[FixOnRecord]) -> tuple[float, float]:
-    """The quantiles that a further residual of unseen code has: of n, ranks over n + 1.
+@cache
+def read_unseen_fixes() -> tuple[FixOnRecord, ...]:
+    """Return the unseen changes that brought something, with what was expected of them then."""
+    fixes = []
+    for change in chain.from_iterable(unseen.read_changes().values()):
+        if change.came < FASTER or change.place is None or change.expected is None:
+            continue
+        rule = change.said[change.place - 1]
+        fixes.append(
+            FixOnRecord(
+                THEN,
+                change.repository,
+                change.id,
+                _kind(rule),
+                change.came,
+                change.expected,
+                change.bound,
+            )
+        )
+    return tuple(fixes)
 
-    Waits that counters do not explain have their own, from all changes and not only from fixes.
+
+def spread(without: str = "") -> tuple[float, float]:
+    """Return the quantiles that a further residual of unseen code has: of n, ranks over n + 1.
+
+    Residuals are those of the answers when nobody had seen the code, those of a repository left out.
     """
-    unseen = [fix.residual for fix in fixes if fix.group == UNSEEN and fix.modelled is None]
-    low, high = np.quantile(unseen, ENDS, method="weibull")
+    kept = [fix.residual for fix in read_unseen_fixes() if fix.repository != without]
+    low, high = np.quantile(kept, ENDS, method="weibull")
     return round(float(low), 2), round(float(high), 2)
+
+
+def hold_answers_of_then() -> list[tuple[FixOnRecord, Expectation]]:
+    """Return each unseen fix with an interval around what was expected then, its repository left out."""
+    return [
+        (fix, make_bounded_expectation(fix.expected, spread(fix.repository), fix.gain))
+        for fix in read_unseen_fixes()
+    ]
 
 
 def left_out(fixes: Sequence[FixOnRecord]) -> dict[str, list[tuple[FixOnRecord, Expectation]]]:
     """Repository -> each of its fixes, with an interval made without all of them."""
     held: dict[str, list[tuple[FixOnRecord, Expectation]]] = {}
     for name in Counter(fix.repository for fix in fixes):
-        rest = spread([fix for fix in fixes if fix.repository != name])
+        rest = spread(name)
         held[name] = []
         for fix in fixes:
             if fix.repository == name:
@@ -498,13 +530,26 @@ def report(
     report_bounds(fixes, say)
     own = [fix for fix in fixes if fix.group != PROBES]
     report_intervals(own, say)
-    low, high = spread(own)
-    unseen = sum(fix.group == UNSEEN and fix.modelled is None for fix in own)
-    say(f"an interval is from {low:+.2f} to {high:+.2f}, from {unseen} unseen fixes")
+    report_answers_of_then(say)
+    low, high = spread()
+    say(
+        f"an interval is from {low:+.2f} to {high:+.2f}, from {len(read_unseen_fixes())} unseen fixes"
+    )
     low, middle, high = spread_of_unexplained()
     say(
         f"of a wait without a cause it is from {low:+.2f} to {high:+.2f}, median {middle:+.2f}, from "
         f"{len(read_unexplained_waits())} changes"
+    )
+
+
+def report_answers_of_then(say: Callable[[str], object]) -> None:
+    """Say how often such an interval around what was expected held when nobody had seen the code."""
+    held = hold_answers_of_then()
+    inside = sum(holds(fix, hope) for fix, hope in held)
+    low, high = uncertainty(inside, len(held))
+    say(
+        f"around what was expected before it was seen: {inside} of {len(held)} ({100 * low:.0f} to "
+        f"{100 * high:.0f} %), median width {median(hope.high / hope.low for _, hope in held):.2f}"
     )
 
 

@@ -16,9 +16,9 @@ from math import exp, log
 from pathlib import Path
 from statistics import median
 
-from gains import CLAIMS, FASTER
-
 KEPT = Path(__file__).resolve().parents[1] / "artifacts" / "unseen.json"
+FASTER = 1.05  # a fix that gained less says nothing of how much its cause was worth
+CLAIMS = 1.3  # what is promised of a fix that brought nothing is wrong from here on
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ import pytest
 import profkit as pk
 from profkit.diagnosis.rules import compute, waste
 from profkit.diagnosis.rules.memory import FEWER
-from profkit.diagnosis.rules.occupancy import count_threads_per_warp
+from profkit.diagnosis.rules.occupancy import BEGINNING, count_threads_per_warp
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, measure_sector_waste
+from profkit.model.resources import compute_share_of_block_launch_rate
 from profkit.model.scenario import RELIEVED
 from profkit.model.whatif import (
     CounterChange,
@@ -233,6 +234,9 @@ def _fill_blocks(launch):
 
 
 def _fill_slots(launch):
+    """Where launching blocks is the limit, fewer of them are expected: no count says that."""
+    if (compute_share_of_block_launch_rate(launch) or 0.0) >= BEGINNING:
+        return {}
     return {"warps_per_sm": launch["occupancy_limit"] / launch["occupancy"]}
 
 
@@ -264,6 +268,8 @@ def _find_contradictions(metrics):
         if found.status != "fires" or not found.expect or found.rule not in SAME_CHANGE:
             continue
         shares = SAME_CHANGE[found.rule](launch)
+        if not shares:
+            continue
         changes = [CounterChange(n, "*", shares[n]) for n in shares if n in launch]
         answer = predict_speedup_of_changes(launch, changes)
         hope = found.expect

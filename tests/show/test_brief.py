@@ -88,7 +88,7 @@ def test_the_second_row_is_a_line(made: Made) -> None:
     table = group_and_rank_launches([made("slow", 3e-3), made("quick", 1e-3)])
     (line,) = [x for x in write_brief_diagnosis(table).splitlines() if x.startswith("2. ")]
     assert line.startswith(
-        "2. quick, 1.00 ms: shared-bank-conflicts, expect 7.70x (3.78 to 7.94), at most 7.94x: "
+        "2. quick, 1.00 ms: shared-bank-conflicts, expect 7.70x (3.25 to 7.94), at most 7.94x: "
     )
 
 

@@ -64,5 +64,5 @@ def test_the_table_has_the_verdict(made: Made) -> None:
     found = group_and_rank_launches([made("f", 3e-3), made("g", 1e-3)])
     assert _rendered(found).splitlines()[4] == (
         "| 1 | `f` | a.ncu-rep #&#8203;0 | 3.00 ms | 75 % | memory: shared | shared-bank-conflicts "
-        "| 7.90x (3.85 to 7.98) |"
+        "| 7.90x (3.30 to 7.98) |"
     )

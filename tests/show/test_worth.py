@@ -18,7 +18,7 @@ from profkit.diagnosis.launches import (
 )
 from profkit.diagnosis.rule import CombinedGain, Diagnosis, LaunchFinding
 from profkit.diagnosis.rules import ALL
-from profkit.diagnosis.verdict import judge_launch
+from profkit.diagnosis.verdict import NOTHING_TO_WIN, judge_launch
 from profkit.judge import Estimate
 from profkit.model.scenario import Expectation
 from profkit.reports import figures
@@ -71,7 +71,9 @@ def wrong_words(row: LaunchRow) -> Iterator[str]:
         and run.top.expect.is_wide
         and run.top.measured_reachable_gain is None
     )
-    if bool(said) != (row.seconds_saved > 0 and not wide) or (said and told != f"saves {said[1]}"):
+    little = run.top and run.top.expect and run.top.expect.gain < NOTHING_TO_WIN
+    is_said = row.seconds_saved > 0 and not wide and not little
+    if bool(said) != is_said or (said and told != f"saves {said[1]}"):
         yield f"saves {row.seconds_saved}, said: {text}"
     if run.top and row.seconds_saved > row.total * most(run.top) * (1 + 1e-9):
         yield f"saves {row.seconds_saved} of {row.total} by {run.top.rule}, at most {run.top.gain}"
@@ -171,7 +173,7 @@ def test_without_a_duration_nothing_is_said_to_take_or_save_one(made: Made) -> N
     (row,) = group_and_rank_launches([made(time=nan)])
     text = " ".join(write_headline([row]))
     assert not {"takes", "about", "save"} & set(text.split())
-    assert ": expect 8.00x (3.89 to 8.00), at most 8.00x." in text
+    assert ": expect 8.00x (3.33 to 8.00), at most 8.00x." in text
 
 
 def test_a_grid_whose_units_nobody_counted_has_a_bound_and_no_expectation() -> None:

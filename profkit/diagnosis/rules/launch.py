@@ -298,7 +298,8 @@ def _remove_launch_ends(launch: Launch) -> Scenario:
     if measure_idleness(launch).assumed:
         raise NotCollected("sm_active_max")
     units = dict.fromkeys((*EVERY, ENTRY, LINKS), 0.0)
-    return Scenario(units, gone=min(_compute_time_share_without_work(launch), 0.95))
+    gone = min(_compute_time_share_without_work(launch), 0.95)
+    return Scenario(units, gone=gone, without_ends=True)
 
 
 _GIVEN_BACK = "Ceiling and expected: as if every SM worked as long as the busiest one does"

@@ -31,7 +31,7 @@ SCREEN_WORDS = {
     "at most": ScreenWord(
         "the speed-up if this cause vanished, with the other waits that can end with it, and nothing "
         "took its place: an estimated ceiling, not a promise",
-        f"{_DIAGNOSE}: at most 3.54x",
+        f"{_DIAGNOSE}: at most 3.38x",
     ),
     "headroom": ScreenWord(
         "how much faster the launch could be if the resource that limits it were used up to what it can "

@@ -424,7 +424,7 @@ ALONE = 0.8
 
 
 def say_estimate(estimate: GainEstimate, share: float | None = None) -> str:
-    """Return whether an estimate was right: "1.87x (1.36 to 2.68) for RULE; measured 1.53x: ...".
+    """Return whether an estimate was right: "1.87x (1.27 to 3.21) for RULE; measured 1.53x: ...".
 
     `share`: the part of the time saved that its finding accounts for, where that is known.
     """
