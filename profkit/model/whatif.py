@@ -26,6 +26,7 @@ from profkit.model.resources import (
 from profkit.model.scenario import (
     BARRIER,
     MEMORY,
+    NOTHING,
     Expectation,
     Scenario,
     bound_speedup_by_units,
@@ -204,8 +205,16 @@ def bound_speedup_of_scenario(launch: Launch, scenario: Scenario) -> float:
     """Return the speed-up that changed counts cannot pass, as a finding's bound is worked out.
 
     A unit keeps the work that the changes leave it. Of a wait that shrinks nothing needs to be left,
-    and any other wait stays.
+    and any other wait stays; but where a unit is near its peak and is relieved, any wait may be for it.
     """
+    relieved = []
+    for use in list_resource_uses(launch):
+        left = scenario.units.get(use.resource.limiter, 1.0)
+        if use.near and left < 1:
+            relieved.append(left)
+    if relieved:
+        most = replace(scenario, waits=NOTHING, keeps=max(relieved))
+        return bound_speedup_by_units(launch, most)
     waits = {}
     for state, left in scenario.waits.items():
         waits[state] = left if left >= 1 else 0.0

@@ -88,7 +88,8 @@ def test_a_kind_of_instruction_takes_the_total_with_it():
     assert after["instructions"] == 1e7 - 5e5 - 1e6
     assert after["shared_wavefronts"] == 4e6
     kept = apply_counter_changes(
-        Launch(LAUNCH), parse_counter_changes("inst_shared_load*0.5, shared_wavefronts*1")
+        Launch(LAUNCH),
+        parse_counter_changes("inst_shared_load*0.5, shared_wavefronts*1"),
     )
     assert kept["shared_wavefronts"] == 8e6
 
@@ -118,7 +119,12 @@ def test_more_blocks_fill_the_places_that_there_are():
 
 
 def test_the_time_in_a_state_goes_as_the_events_that_warps_wait_for_in_it():
-    waiting = {"stall_selected": 0.1, "issue_busy": 0.01, "shared_busy": 0.01, "xu_busy": 0.01}
+    waiting = {
+        "stall_selected": 0.1,
+        "issue_busy": 0.01,
+        "shared_busy": 0.01,
+        "xu_busy": 0.01,
+    }
     fewer = gain("instructions=5", instructions=10, stall_branch_resolving=0.9, **waiting)
     assert fewer == pytest.approx(1 / 0.5, rel=1e-3), "where no data moves, with all instructions"
     loads = {
@@ -148,7 +154,12 @@ def test_what_waits_behind_atomics_goes_as_they_do():
 
 
 def test_no_unit_and_no_wait_left_is_no_division_by_zero():
-    bare = {"instructions": 1e7, "warps_per_sm": 8.0, "grid_size": 132.0, "issue_busy": 1.2}
+    bare = {
+        "instructions": 1e7,
+        "warps_per_sm": 8.0,
+        "grid_size": 132.0,
+        "issue_busy": 1.2,
+    }
     found = predict_speedup_of_changes(Launch(bare), parse_counter_changes("instructions=0"))
     assert found.gain == pytest.approx(1000)
 
@@ -299,6 +310,18 @@ def test_a_finding_and_whatif_agree_on_the_same_change():
     # At 1 % of its pipe and 0.6 % of the instructions, half of the exponentials are worth nothing.
     names = [f.rule for f in judge_launch(stages[0]).findings if f.status == "fires"]
     assert "redundant-exp" not in names
+
+
+def test_a_change_has_one_ceiling_whoever_is_asked():
+    """Without its bank conflicts stage2 gets as fast at most by its finding as by its wavefronts."""
+    (metrics,) = pk.load(["artifacts/stage2.B.ncu-rep"]).to_dict("records")
+    launch = Launch({name: metrics[name] for name in metrics if name in CATALOGUE})
+    finding = next(
+        found for found in judge_launch(metrics).findings if found.rule == "shared-bank-conflicts"
+    )
+    shares = SAME_CHANGE[finding.rule](launch)
+    changes = [CounterChange(name, "*", share) for name, share in shares.items()]
+    assert bound_speedup_of_changes(launch, changes) == pytest.approx(finding.gain, rel=0.02)
 
 
 def test_no_part_of_an_interval_is_above_what_the_changes_can_bring():
