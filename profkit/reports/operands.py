@@ -63,7 +63,8 @@ class _Bits:
         self.code = low & 0x1FF
         self.form = low >> 9 & 7
         self.is_uniform = opcode[0] == "U"
-        self._zero = {True: 63 if capability < _BLACKWELL else _ZERO, False: _ZERO}
+        self.is_blackwell = capability >= _BLACKWELL
+        self._zero = {True: _ZERO if self.is_blackwell else 63, False: _ZERO}
         self.seen = _HAS_UNIFORM
 
     def has(self, bit: int) -> bool:
@@ -254,7 +255,12 @@ def _read_first_constant(bits: _Bits) -> _Parts:
 
 
 def _read_copy(bits: _Bits) -> _Parts:
-    """Read of LDGSTS how many bytes a lane copies, and nothing of where from and where to."""
+    """Read of LDGSTS how many bytes a lane copies, and nothing of where from and where to.
+
+    Blackwell says how many somewhere else.
+    """
+    if bits.is_blackwell:
+        raise _UnknownBitsError
     bits.seen = bits.high
     return _list_size(bits), []
 
@@ -320,7 +326,7 @@ def _read_address(bits: _Bits, scale: str = "") -> list[str]:
     return [f"[{'+'.join(terms)}]", *data]
 
 
-_READERS = {
+READERS = {
     "IADD3": _read_sum,
     "IMAD": _read_product,
     "LOP3": _read_logic,
@@ -345,7 +351,7 @@ _READERS = {
     "STSM": _read_matrices,
 }
 for _name in ("IADD3", "IMAD", "LOP3", "SHF", "LEA", "MOV", "SEL"):
-    _READERS[f"U{_name}"] = _READERS[_name]
+    READERS[f"U{_name}"] = READERS[_name]
 _TO_UNIFORM = split_into_set_of_opcodes("S2UR R2UR LDCU")
 _WIDTHS = {"WIDE": 2, "64": 2, "128": 4, "2": 2, "4": 4}
 
@@ -355,7 +361,7 @@ def decode_statement(instruction: bytes, opcode: str, capability: int) -> SassSt
 
     `opcode`: without modifiers; `capability`: ten times the compute capability.
     """
-    read = _READERS.get(opcode)
+    read = READERS.get(opcode)
     if read is None:
         return None
     low, high = _HALVES.unpack(instruction)

@@ -11,7 +11,7 @@ import pytest
 
 from profkit.reports.instruction import decode_opcode
 from profkit.reports.lanes import SassStatement, parse_sass_statement
-from profkit.reports.operands import bound_written_registers, decode_statement
+from profkit.reports.operands import READERS, bound_written_registers, decode_statement
 from tests.conftest import ROOT, kinds, others
 from tests.reports.sass.test_machine import list_functions
 from tests.sweeps import take_part
@@ -46,7 +46,7 @@ def make_operand_comparable(operand: str) -> object:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
-    take_part([*kinds()[::3], *others()], one_of=6, first=1),
+    take_part([*kinds(), *others()], one_of=9, first=1),
     ids=lambda path: path.name[:40],
 )
 def test_bits_say_what_the_text_says(path: Path) -> None:
@@ -63,10 +63,11 @@ def test_bits_say_what_the_text_says(path: Path) -> None:
             if kind == "R":
                 assert not any(register.startswith("U") for register in expected.writes), text
             got = decode_statement(struct.pack("<QQ", low, high), opcode, capability)
-            read[got is not None] += 1
+            if opcode in READERS:
+                read[got is not None] += 1
             if got is not None:
                 assert make_comparable(got) == make_comparable(expected), text
-    assert read[True] >= read[False] / 20, read
+    assert read[True] >= 2 * read[False], read
 
 
 @pytest.mark.parametrize(
@@ -76,10 +77,12 @@ def test_bits_say_what_the_text_says(path: Path) -> None:
         ((0x40802_7C10, 0x1 << 28), "IADD3"),  # a bit that no instruction has had
         ((0xB7919, 0x3900), "S2R"),  # lanes below this one: no number of a thread
         ((0x408047297, 0xFFFE03F), "UIADD3"),  # of pairs of registers
+        ((0x20D7FAE, 0xB981814), "LDGSTS"),  # of Blackwell, whose size is somewhere else
     ],
 )
 def test_what_is_not_known_is_left_to_the_text(bits: tuple[int, int], opcode: str) -> None:
-    assert decode_statement(struct.pack("<QQ", *bits), opcode, 90) is None
+    capability = 120 if opcode == "LDGSTS" else 90
+    assert decode_statement(struct.pack("<QQ", *bits), opcode, capability) is None
 
 
 def test_a_report_with_conflicts_needs_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
