@@ -472,7 +472,9 @@ def _say_what_ceiling_of_wait_is_of(finding: LaunchFinding, launch: Launch) -> L
             continue
         with suppress(NotCollected):
             if goes > MORE_THAN_THE_WAIT * measure.of(launch):
-                more = f"; a fix saves at most {share(goes)} of the time, as other waits can end with it"
+                more = (
+                    f"; a fix can save up to {share(goes)} of the time, as other waits may end too"
+                )
                 return replace(finding, cause=finding.cause + more)
     return finding
 
@@ -609,7 +611,7 @@ def say_distance_from_roof(room: float) -> str:
     """Return how near to the hardware's limit a launch is, and what the rest of the way is worth."""
     left = 1 - 1 / room
     if left < NO_ROOM:
-        return "no kernel on record does the same work faster"
+        return "no kernel on record reaches a higher rate"
     return f"at the best rate on record the same work would take {share(left)} less time"
 
 

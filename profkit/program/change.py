@@ -278,5 +278,5 @@ def _note_different_kernels(
     one, other = (f"{100 * share:.0f} %" for share in shares)
     return [
         f"only {both} of {any_of} kernels occur on both sides ({one} of GPU time before, {other} "
-        f"after). If your change did not replace the other {any_of - both}, they are not of one program"
+        f"after). Unless your change replaced the other {any_of - both}, they are not of one program"
     ]

@@ -138,7 +138,7 @@ HOST_LAUNCH: StepRule = StepRule(
 )
 HOST_SYNC: StepRule = StepRule(
     id="host-sync",
-    title="the host stops until the GPU is done, and then the GPU waits for it",
+    title="the host waits for the GPU, and then the GPU waits for the host",
     meaning=(
         "Calls of the host that return only when the GPU has finished something (that read a value, "
         "synchronize, or allocate memory), with their operators and lines; and how long the GPU is "

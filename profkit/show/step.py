@@ -64,7 +64,10 @@ def make_program_section(program: PageProgram, number: int, launched: Launched) 
         "head": head,
         "kernels": rows,
         "more": _say_more_kernels(content["kernels"]),
-        "blocks": list(screen.show_what_is_next(content)),
+        "blocks": [
+            *screen.show_all_savings_together(content),
+            *screen.show_what_is_next(content),
+        ],
         **_draw_step_bar(step),
     }
 
@@ -94,6 +97,7 @@ def _list_finding_cards(
     cards = []
     for number, row in enumerate(program.content["findings"], 1):
         title, advice = screen.write_finding_texts(row, program.content["step"])
+        other = screen.say_alternative(row, program.content["findings"])
         mark = f"f{number}"
         if mark not in drawn:
             mark = ""
@@ -105,7 +109,7 @@ def _list_finding_cards(
         card = {
             "title": title,
             "say": screen.say_finding(row, program.content["step"]),
-            "try": advice,
+            "try": "; or ".join(filter(None, (advice, other))),
             "kernels": kernels,
             "mark": mark,
         }

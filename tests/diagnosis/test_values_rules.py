@@ -95,15 +95,15 @@ def test_registers_leave_few_warps(change, fires):
     found = hit("occupancy-registers", **{**FEW, **change})
     assert (found is not None) is fires
     if found:
-        assert found.cause.startswith("Registers: 2 blocks per SM, ")
+        assert found.cause.startswith("2 blocks per SM because of registers, ")
         assert found.looked[0] == "limit_registers"
 
 
 def test_the_step_to_one_more_block_is_said():
     found = hit("occupancy-registers", **FEW, registers_step=24.0)
     assert found.cause == (
-        "Registers: 2 blocks per SM, 50 % occupancy; 24 fewer registers per thread would allow one "
-        "more; schedulers have no ready warp 80 % of the time"
+        "2 blocks per SM because of registers, 50 % occupancy; 24 fewer registers per thread would "
+        "allow one more; schedulers have no ready warp 80 % of the time"
     )
     assert found.looked[-1] == "registers_step"
     shared = {**FEW, "limit_registers": 9, "limit_shared": 2, "shared_step": 512.0}

@@ -649,7 +649,7 @@ def test_a_graph_is_said_to_end_at_each_line_that_waits(tmp_path: Path) -> None:
 
     slow, waits = judged(measured, tmp_path).findings
     places = "in step (train.py:12) (2x), in step (train.py:13)"
-    assert f"a graph cannot span a wait of the host: {places}" in slow.cause
+    assert f"a graph cannot contain a host wait: {places}" in slow.cause
     assert waits.where == ("in step (train.py:12)", "in step (train.py:13)")
     assert "3 times per step, also in step (train.py:13): " in waits.cause
 

@@ -148,7 +148,7 @@ def test_of_the_host_s_own_work_it_is_said_that_it_waits_before_it(call: str) ->
 
     (finding, *_) = judged(ran(step, 8)).findings
     assert finding.rule == "host-launch"
-    assert f"the GPU has just run dry at {call}" in finding.cause
+    assert f"the GPU runs out of work at {call}" in finding.cause
     assert "before that wait" in finding.advice
 
 

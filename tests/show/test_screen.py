@@ -55,7 +55,7 @@ def test_what_is_open_is_said_once_and_last(made: Made) -> None:
     runs = [made(f"k{i}", index=i, values=CLOCKS) for i in range(3)]
     shown = show(group_and_rank_launches(runs))
     assert shown.count("clocks: ") == 1
-    said = "clocks: in all 3 launches the SM clock was 800 of 2,000 MHz (40 %); ncu locks it unless"
+    said = "clocks: in all 3 launches the SM clock was 800 of 2,000 MHz (40 %); ncu locked it"
     assert said in " ".join(shown.split())
     detail, _, after = shown.partition("clocks: ")
     assert "shared-bank-conflicts" in detail or "k0: " in detail
@@ -76,8 +76,10 @@ def test_a_doubt_of_all_launches_has_the_figures_of_the_first(made: Made) -> Non
         group_and_rank_launches([made("f", 3e-3, values=CLOCKS), made("g", 1e-3, values=faster)])
     )
     said = " ".join(shown.split())
-    assert "clocks: in both launches (first: the SM clock was 800 of 2,000 MHz" in said
-    assert "; ncu locks it unless given --clock-control none, or a power limit lowered it" in said
+    assert "clocks: in both launches; in the first, the SM clock was 800 of 2,000 MHz" in said
+    assert (
+        "; ncu locked it (--clock-control none prevents that), or a power limit lowered it" in said
+    )
 
 
 def test_of_many_gpus_three_have_their_time(made: Made) -> None:

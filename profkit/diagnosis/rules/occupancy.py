@@ -99,9 +99,8 @@ def _is_lowest_limit(limit: _OccupancyLimit, launch: Launch) -> bool:
 
 def _say_few_warps(limit: _OccupancyLimit, launch: Launch) -> str:
     blocks = counted(launch["blocks_per_sm"], "block")
-    text = (
-        f"{limit.what.capitalize()}: {blocks} per SM, {share(launch['occupancy_limit'])} occupancy"
-    )
+    occupancy = share(launch["occupancy_limit"])
+    text = f"{blocks} per SM because of {limit.what}, {occupancy} occupancy"
     if limit.step in launch:
         text += f"; {launch[limit.step]:.0f} fewer {limit.unit} would allow one more"
     waiting = share(1 - _compute_issuing_share(launch))

@@ -453,9 +453,8 @@ def _make_wait_fix(state: str, family: Family) -> Fix:
     left = "Ceiling: no warp waits for anything, and the fullest unit works at its peak"
     if states != tuple(NOTHING):
         left = (
-            "Ceiling: as if the instructions behind this wait cost nothing. It ends, and with it the "
-            "waits in their queues, for the fixed latencies between instructions, and to issue; other "
-            "waits stay, and no unit passes its peak"
+            "Ceiling: this wait disappears, and so do queueing, fixed-latency and issue waits of the "
+            "same instructions; all other waits remain, and no unit exceeds its peak"
         )
     if state == "long_scoreboard":
         expected = (

@@ -46,7 +46,7 @@ SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCt
 
 
 BETWEEN = "between steps"
-ENDS_AT_WAITS = "; {what} cannot span a wait of the host: {places}"
+ENDS_AT_WAITS = "; {what} cannot contain a host wait: {places}"
 PLACES = 3  # that a sentence names
 
 SLOW_LAUNCHES = RuleTexts(
@@ -229,7 +229,7 @@ def find_long_host_work(case: StepCase, claimed: frozenset[int]) -> Iterator[Ste
     )  # before the first is the step before
     after = ""
     if wait:
-        after = f"; the GPU has just run dry at {wait}"
+        after = f"; the GPU runs out of work at {wait}"
     advice = _choose_pause_advice(inside, wait)
     # Where that work makes what is copied to the GPU, it can be done there, and no copy is left at best.
     copies = case.list_unclaimed_works(lambda w: w.activity.direction == "HtoD")

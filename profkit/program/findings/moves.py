@@ -71,8 +71,8 @@ _JOINED_TYPE = re.compile(r"CatArray\w*<([\w:]+)[,>]")
 COPIES = RuleTexts(
     rule="copy",
     says=(
-        "{total} MB per step are copied {way}{pageable} at {rate:figures} GB/s; nothing computes for "
-        "{alone:figures} of {step:figures} ms recorded{after}"
+        "{total} MB per step are copied {way}{pageable} at {rate:figures} GB/s; the GPU computes "
+        "nothing for {alone:figures} of {step:figures} ms recorded{after}"
     ),
     advice=Advice(
         torch="{pin}copy with non_blocking=True on a separate stream, one step ahead",

@@ -24,8 +24,8 @@ _LEADING = "compare: what became of the finding that led before"
 SCREEN_WORDS = {
     "expected": ScreenWord(
         "the speed-up that a fix of this cause is expected to give, with the interval that is meant to "
-        "hold four times out of five; it never passes the ceiling, and equals it where a fix that does "
-        "what people's fixes did would reach it",
+        "hold four times out of five; it never passes the ceiling, and equals it where a typical fix "
+        "would reach the ceiling",
         f"{_DIAGNOSE}: expect {format_expectation(make_bounded_expectation(1.87, SPREAD))}",
     ),
     "at most": ScreenWord(

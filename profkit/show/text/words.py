@@ -505,7 +505,7 @@ def say_what_to_do(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFin
     advice = shorten_advice(leading.advice)
     if leading.at_roof:
         advice = advice[:1].lower() + advice[1:]
-        limit = "That is near the hardware limit; only less work makes it faster"
+        limit = "That is near the hardware limit; only less work would make it faster"
         return f"{limit}: {advice}. {_say_time(row, rows)}".strip()
     gain = describe_finding_gain(leading)
     time = _say_time(row, rows)
@@ -561,8 +561,11 @@ def _say_hottest_line(finding: LaunchFinding | None) -> str:
     if line.share < WHOLE:
         part = share(line.share)
     place = f"{basename(line.file)}:{line.line}"
-    if counter in NAMED:
+    counts_these = counter == "instructions" and "instructions" in shorten_cause(finding.cause)
+    if counter in NAMED and not counts_these:
         where = f", and {part} of {NAMED[counter]} from {place}"
+    elif counts_these:
+        where = f", {part} of them at {place}"
     elif counter in STALLS and "waiting" not in shorten_cause(finding.cause):
         where = f", and {part} of the waiting is at {place}"
     else:
@@ -706,7 +709,7 @@ _LEADS_AS = {
     "memory": "the unit that it keeps busy is the fullest",
     "compute": "the unit that it keeps busy is the fullest",
     "balanced": "the unit that it keeps busy is one of the two fullest",
-    "latency": "it is the longest of the waits",
+    "latency": "the warps' longest wait is the limit",
     "launch": "it is what leaves the GPU idle",
     "unknown": "it explains the limit",
 }

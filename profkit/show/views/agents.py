@@ -99,6 +99,7 @@ def make_identity_entry(run: JudgedLaunch, report: str) -> Entry:
         "report": report,
         "index": run.index,
         "kernel": shorten_name(run.kernel, NAME),
+        "device": run.device,
         "time_s": run.time,
         "bound": diagnosis.bound,
         "limiter": diagnosis.limiter,
@@ -117,11 +118,9 @@ def make_short_finding_entry(finding: LaunchFinding, places: int = PLACES) -> En
     expect = finding.expect
     entry: Entry = {"rule": finding.rule, "cause": finding.cause}
     if expect:
-        interval = {"gain": expect.gain, "low": expect.low, "high": expect.high}
         entry["expected"] = expect.gain
         entry["interval"] = [round_figure(expect.low), round_figure(expect.high)]
-        entry["expect"] = drop_unknown_values(interval)
-    entry["at_most"] = entry["gain"] = finding.gain  # the document's name of it is `gain`
+    entry["at_most"] = finding.gain  # `gain` in the document, which names the expected one so, too
     entry["where"] = [make_line_entry(line) for line in finding.where[:places]]
     return drop_unknown_values(entry)
 

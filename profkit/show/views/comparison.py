@@ -298,6 +298,8 @@ _BECAME: dict[FindingState, str] = {
 def say_finding_change(change: FindingChange) -> str:
     """Return what became of a finding: "fixed-latency is down: 37 % -> 19 % of the warps' time"."""
     said = f"{change.rule} {_BECAME[change.state]}"
+    if change.state == "gone" and _is_much_left(change):
+        said = f"{change.rule} is no longer reported"
     if change.state == "explained":
         return f"{said}: {change.why}"
     if change.amount is not None:
@@ -435,8 +437,8 @@ def say_estimate(estimate: GainEstimate, share: float | None = None) -> str:
         said = words.format_expectation(expectation)
     measured = figures.speedup(estimate.measured)
     if estimate.state == "better":
-        left = f"some of it is left, so {measured} neither confirms nor refutes this"
-        return f"{said} without {estimate.rule}; {left}"
+        left = f"it was only reduced, so {measured} does not test this"
+        return f"{said} if {estimate.rule} were gone; {left}"
     outcome = f"{estimate.outcome} the interval"
     if share is not None and share < ALONE:
         outcome += f", with other changes that saved {figures.share(1 - share)} of the time"
@@ -507,6 +509,10 @@ STATES: Mapping[FindingState, str] = {
 
 def describe_finding_state(finding: FindingChange) -> str:
     """Return what became of a finding in a word; "new" where its cause grew until it was reported."""
+    if finding.what == "hidden" and finding.explained_by is not None:
+        return "still there"
+    if finding.what == "gone" and _is_much_left(finding):
+        return "no longer reported"
     if finding.what == "uncovered" and finding.state == "worse":
         return "new"
     if finding.what == "uncovered" and finding.state == "still there":
@@ -523,6 +529,15 @@ def describe_finding_state(finding: FindingChange) -> str:
     return STATES.get(finding.state, finding.state)
 
 
+MUCH = 0.1  # of an amount before: more of it than that is not gone
+
+
+def _is_much_left(finding: FindingChange) -> bool:
+    """Return whether a finding that fires no more has more than a tenth of its cause left."""
+    amount = finding.amount
+    return amount is not None and MUCH * amount.before < amount.after < amount.before
+
+
 # A share of the time that went another way than the time itself is neither smaller nor larger.
 _BY_CYCLES: Mapping[FindingState, str] = {"better": "fewer cycles", "worse": "more cycles"}
 
@@ -536,9 +551,15 @@ def say_time_change(change: RunComparison) -> tuple[str, str]:
     return f"{_say_speedup(time)}; {both}", time.answer
 
 
+NO_TIMING = "; a duration under ncu is not a timing ("  # which the line with that duration says
+
+
 def _say_untimed(change: RunComparison) -> str:
     """Return why there is no answer about time, and what would give one."""
     if change.untimed not in ("both sides", "unchanged"):
+        why, _, hint = change.time_note.partition(NO_TIMING)
+        if hint.startswith("profkit "):
+            return f"{why}. To time it: {hint.removesuffix(')')}"
         return change.time_note
     said = "neither side was timed without a profiler"
     _, bracket, hint = change.time_note.rpartition(" (")
@@ -688,7 +709,7 @@ def make_metric_rows_merging_copies(moved: Sequence[MovedMetric]) -> list[tuple[
         _, *values = list_move_cells(first)
         name = names[0]
         if len(names) > 1:
-            name += f" and {len(names) - 1} alike"
+            name += f" (and {len(names) - 1} similar)"
         rows.append((name, *values))
     return rows
 

@@ -100,10 +100,13 @@ def write_brief_diagnosis(rows: Sequence[LaunchRow], onward: Sequence[str] | Non
     if not rows:
         return ""
     first = rows[0]
+    larger = words.find_larger_gains(first.median_launch)
     lines = words.write_headline(rows)
+    if larger:
+        lines = lines[:-1]  # which larger gains there are is said below
     if len(rows) > 1:
         lines[0] = f"1. {lines[0]}"
-    lines += _list_further_findings(first.median_launch)
+    lines += _list_further_findings(first.median_launch, larger)
     lines.append(f"Launch: {describe_launch_in_line(first)}")
     for number, row in enumerate(rows[1:ROWS], 2):
         lines.append(f"{number}. {_describe_row_briefly(row)}")
@@ -116,12 +119,13 @@ def write_brief_diagnosis(rows: Sequence[LaunchRow], onward: Sequence[str] | Non
     return words.fit_lines_in_brief([*lines, *onward])
 
 
-def _list_further_findings(run: JudgedLaunch) -> list[str]:
+def _list_further_findings(run: JudgedLaunch, larger: Sequence[LaunchFinding]) -> list[str]:
     """Return the findings behind the one that leads, a line each, and what two of them are worth."""
     lines = []
     for finding in run.diagnosis.findings[1:]:
         if finding.status == "fires" and not finding.note and not finding.repeats:
-            lines.append(f"Also: {_describe_finding_briefly(finding)}")
+            how = "Larger gain" if finding in larger else "Also"
+            lines.append(f"{how}: {_describe_finding_briefly(finding)}")
     lines = lines[: FINDINGS - 1]
     if run.diagnosis.together:
         lines.append(words.describe_combined_gain(run.diagnosis.together))

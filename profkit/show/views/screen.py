@@ -24,7 +24,7 @@ NVIDIA_SHOWN = 2  # rule results with the largest estimates; --json has them all
 FURTHER = 2  # findings of a single row besides the one that leads, with their causes
 EVIDENCE = 4  # figures of the one that leads
 _REMEDIES = {  # how to record anew, for a doubt of the measurement
-    "clocks-unsteady": "ncu locks it unless given --clock-control none, or a power limit lowered it",
+    "clocks-unsteady": "ncu locked it (--clock-control none prevents that), or a power limit lowered it",
     "cache-resident": "to avoid that, record with ncu --cache-control all",
 }
 
@@ -297,7 +297,8 @@ def _say_nvidia_estimates(run: JudgedLaunch) -> str:
     said = []
     for result in estimated[:NVIDIA_SHOWN]:
         said.append(f"{result.rule} {figures.share(result.speedup or 0)}")
-    return f"ncu's own rules estimate, of the time: {', '.join(said)}"
+    said[0] += " of the time"
+    return f"ncu's own rules, for comparison: {', '.join(said)}"
 
 
 # What is open, once for all launches.
@@ -355,7 +356,7 @@ def _describe_doubt(doubtful: Sequence[_Doubtful], launches: int) -> str:
     part = _say_part_of_launches(len(doubtful), launches) or _name_all_launches(launches)
     if len(set(causes)) == 1:
         return f"{part} {causes[0]}"
-    return f"{part} (first: {causes[0]})"
+    return f"{part}; in the first, {causes[0]}"
 
 
 def _name_all_launches(count: int) -> str:

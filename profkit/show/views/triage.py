@@ -68,7 +68,7 @@ def show_triage(
         by: What the table has a row of: line, module, operator or kernel.
     """
     step = document["step"]
-    yield Heading(write_step_title(document))
+    yield Heading(f"{write_step_title(document)}{say_first_fix(document)}")
     yield TextLine(describe_recorded_steps(document))
     yield draw_step_bar(step)
     yield TextLine((_say_whose_step(document), *write_bar_legend(step)))
@@ -94,19 +94,76 @@ def _show_what_to_do(document: Mapping[str, Any], rest: str) -> Iterator[Block]:
         yield TextLine((f"{number}. ", *write_finding_title(row, step)))
         yield TextLine(say_finding(row, step), indent=1)
         yield TextLine((TextSpan("try:", "note"), " ", *say_advice(row)), indent=1)
+        if other := say_alternative(row, document["findings"]):
+            yield TextLine((TextSpan("or:", "note"), f" {other}"), indent=1)
     if (more := len(document["findings"]) - FIRST) > 0:
         yield TextLine(f"and {more} more with smaller savings: {rest}")
+    yield from show_all_savings_together(document)
+
+
+# Of its saving: what adds less than this to the findings before it saves the same time as one of them.
+SAME_TIME = 1 / 3
+_IDLE = ("host-launch", "host-sync")  # both are about the time in which the GPU waits for the host
+
+
+def say_alternative(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return which later finding would save nearly the time that a finding saves; "" where none does.
+
+    It may be by far the easier fix.
+    """
+    saves = row["saves_ms"]["expect"]
+    for other in rows[rows.index(row) + 1 :]:
+        others = other["saves_ms"]["expect"]
+        is_same_time = other["on_top_ms"] < SAME_TIME * others <= SAME_TIME * saves
+        if is_same_time and others >= LARGE_PART * saves and _are_of_same_time(row, other):
+            part = f"about {figures(others)} of the same {format_ms(saves)}"
+            return f"{name_finding(other)} instead, {part}: {get_plain_text(say_advice(other))}"
+    return ""
+
+
+LARGE_PART = 0.5  # of what a finding saves: an alternative that saves less is none
+
+
+def _are_of_same_time(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two findings are about the same idle time, or about some of the same kernels."""
+    if one["category"] in _IDLE and other["category"] in _IDLE:
+        return True
+    return not set(one["kernels"]).isdisjoint(other["kernels"])
+
+
+LEAST_TOGETHER = 0.05  # of the step
+WAITS_FOR_RANK = " in collectives for rank "  # in the note on ranks of unlike parts
+
+
+def show_all_savings_together(document: Mapping[str, Any]) -> Iterator[TextLine]:
+    """Yield what a step should take with all fixes; nothing where they are one, or save little."""
+    plain = document["step"]["plain_ms"]["expect"]
+    saved = sum(row["on_top_ms"] for row in document["findings"])
+    if len(document["findings"]) < 2 or not LEAST_TOGETHER * plain <= saved < plain:
+        return
+    text = f"about {format_ms(plain - saved)} a step instead of {format_ms(plain)}"
+    yield TextLine(text, "all of them")
 
 
 def write_step_title(document: Mapping[str, Any]) -> str:
-    """Return the step's time, without the profiler where that differs, its GPU and the recorder."""
+    """Return the step's time, without the profiler where that differs, and its GPU."""
     program = document["program"]
     device = program["device"] or "unknown GPU"
     times = format_ms(document["step"]["ms"])
     if has_savings_of_unrecorded_step(document):
         plain = format_interval(**document["step"]["plain_ms"])
         times = f"about {plain} without the profiler"
-    return f"Step of {times} on {device} ({program['how']})"
+    return f"Step of {times} on {device}"
+
+
+def say_first_fix(document: Mapping[str, Any]) -> str:
+    """Return what to fix first and what that saves, as the end of a title; or that it is healthy."""
+    first = document["first"]["category"]
+    if first in NO_FINDING or not document["findings"]:
+        return f": {first}"
+    finding = document["findings"][0]
+    saved = format_ms(finding["saves_ms"]["expect"])
+    return f": fix {name_finding(finding)} first, saving about {saved}"
 
 
 def _say_whose_step(document: Mapping[str, Any]) -> str:
@@ -156,7 +213,9 @@ def say_finding(row: Mapping[str, Any], step: Mapping[str, Any]) -> Words:
     if is_wait and row["saves_ms"]["expect"] > 1.05 * row["evidence"].get("after", inf):
         said += "; without them the host runs ahead, and other gaps shrink too"
     if _may_save_nothing_without_profiler(row, step):
-        said += "; the saving is 0 if only the profiler makes the host this slow (--step-ms tells)"
+        said += (
+            "; if only the profiler slows the host so, nothing is saved: pass --step-ms to find out"
+        )
     if is_source_line(where):
         return TextSpan(where, "place"), f": {said}"
     return said
@@ -168,7 +227,7 @@ def write_finding_title(
     """Return a finding's rule, and what fixing it saves, also after the findings before it."""
     title = (TextSpan(name_finding(row), "strong"), ": ", TextSpan(say_saving(row, step), "gain"))
     if row["on_top_ms"] < 0.7 * row["saves_ms"]["expect"]:
-        return (*title, f"; only {format_from_ms(row['on_top_ms'])} once the fixes above are in")
+        return (*title, f"; only {format_from_ms(row['on_top_ms'])} after the fixes above")
     return title
 
 
@@ -218,8 +277,10 @@ def show_what_is_next(document: Mapping[str, Any]) -> Iterator[Block]:
     if kernels and kernels[0]["category"] == "unknown" and kernels[0].get("missing"):
         yield TextLine(kernels[0]["missing"], kernels[0]["id"])
     yield from _show_ranks(document["ranks"])
+    is_said = any(finding["category"] == "collective" for finding in document["findings"])
     for text in document["notes"][:NOTES]:
-        yield TextLine(text, "note")
+        if not (is_said and WAITS_FOR_RANK in text):  # the finding says who waits for whom
+            yield TextLine(text, "note")
     if text := say_lack_of_lines(document):
         yield TextLine(text, "lines")
 
@@ -265,16 +326,17 @@ def format_ms(value: float) -> str:
 def describe_recorded_steps(document: Mapping[str, Any]) -> str:
     """Return which step it is, and what those took that were recorded, if that is not said above."""
     program, step = document["program"], document["step"]
-    steps = f"median of {program['steps']} steps ({step['found']})"
+    found = f"{program['how']}, {step['found']}"
+    steps = f"median of {program['steps']} steps ({found})"
     if program["steps"] == 2:
-        steps = f"one of 2 steps ({step['found']})"
+        steps = f"one of 2 steps ({found})"
     if program["steps"] < 2:
-        steps = f"one step ({step['found']})"
+        steps = f"one step ({found})"
     low, high = figures(step["min_ms"]), format_ms(step["max_ms"])
     if high != f"{low} ms":
-        return f"{steps}; recorded steps take {low} to {high}"
+        return f"{steps}; {low} to {high} recorded"
     if has_savings_of_unrecorded_step(document):
-        return f"{steps}; recorded steps take {format_ms(step['ms'])}"
+        return f"{steps}; {format_ms(step['ms'])} recorded"
     return steps
 
 
@@ -653,7 +715,8 @@ def write_brief_triage(document: Mapping[str, Any]) -> str:
     step = document["step"]
     shares = ", ".join(text for _, text in iterate_step_shares(step))
     lines = [
-        f"{write_step_title(document)}; {describe_recorded_steps(document)}",
+        f"{write_step_title(document)}{say_first_fix(document)}",
+        describe_recorded_steps(document),
         f"{_say_whose_step(document)}{shares}",
     ]
     if document["first"]["category"] in NO_FINDING:
@@ -662,6 +725,8 @@ def write_brief_triage(document: Mapping[str, Any]) -> str:
         title, advice = write_finding_texts(row, step)
         lines.append(f"{number}. {title}: {get_plain_text(say_finding(row, step))}")
         lines.append(f"Try: {advice}")
+        if other := say_alternative(row, document["findings"]):
+            lines.append(f"Or: {other}")
     if (more := len(document["findings"]) - FIRST) > 0:
         lines.append(f"{more} more findings with smaller savings: --json")
     lines += map(_describe_kernel_briefly, document["kernels"][:BRIEF_KERNELS])
@@ -673,7 +738,8 @@ def write_brief_triage(document: Mapping[str, Any]) -> str:
 
 def _describe_kernel_briefly(row: Mapping[str, Any]) -> str:
     """Return a kernel of a step in one line: its time, its name, and where it comes from."""
-    places = [shorten_name(row["name"], OPERATOR_MOST), name_source_line(row), row["op"] or ""]
+    operator = shorten_operator_name(row["op"] or "")
+    places = [shorten_name(row["name"], OPERATOR_MOST), name_source_line(row), operator]
     named = ", ".join(filter(None, places))
     return f"{row['id']}: {_format_time_of_step(row)}, {_format_share_of_step(row)}, {named}"
 

@@ -138,17 +138,16 @@ function compareSides(was, now, cause) {
   return now[2] < was[2] ? "smaller" : "larger";
 }
 
-const LESS = ["smaller", "fewer cycles", "better"];
 const MORE = ["larger", "more cycles", "worse"];
 
 /** What became of a finding, in the words of the screen. */
 function nameState(rule, what, explainedBy, was, now, cause) {
+  if (what === "gone" && cause && 0.1 * cause.before < cause.after && cause.after < cause.before)
+    return "no longer reported"; // more than a tenth of it is left
   if (["gone", "new", "unknown"].includes(what)) return what;
   if (what === "stays") return "unchanged";
   if (what === "hidden" && !explainedBy) return "no longer reported";
-  // A full unit hides a shape and is no cause of it: that shape can have become better.
-  const shape = DATA.shapes.includes(rule) && cause ? compareAmounts(cause) : "";
-  if (what === "hidden") return LESS.includes(shape) ? shape : "still there";
+  if (what === "hidden") return "still there";
   const state = compareSides(was, now, cause);
   if (what !== "uncovered") return state;
   if (MORE.includes(state)) return "new"; // it grew until it was reported
