@@ -141,7 +141,7 @@ def show_all_savings_together(document: Mapping[str, Any]) -> Iterator[TextLine]
     saved = sum(row["on_top_ms"] for row in document["findings"])
     if len(document["findings"]) < 2 or not LEAST_TOGETHER * plain <= saved < plain:
         return
-    text = f"about {format_ms(plain - saved)} a step instead of {format_ms(plain)}"
+    text = f"about {format_ms(plain - saved)} per step instead of {format_ms(plain)}"
     yield TextLine(text, "all of them")
 
 
