@@ -35,7 +35,7 @@ def _compared(grid: TimeGrid, cell: GridCell) -> Interval:
     is no interval, only that look.
     """
     (ours, mine), (best, theirs) = (
-        cell.find_fastest(grid.against, without=w) for w in (True, False)
+        cell.find_fastest(grid.against, is_of_the_others=w) for w in (True, False)
     )
     if best not in cell.warm:
         return Interval(theirs / mine, theirs / mine, theirs / mine)
@@ -44,7 +44,9 @@ def _compared(grid: TimeGrid, cell: GridCell) -> Interval:
 
 def _ahead_in_every_round(grid: TimeGrid, cell: GridCell) -> bool:
     """Of the few rounds that long calls have, none was lost: one in 64 by chance, or less."""
-    (ours, _), (best, _) = (cell.find_fastest(grid.against, without=w) for w in (True, False))
+    (ours, _), (best, _) = (
+        cell.find_fastest(grid.against, is_of_the_others=w) for w in (True, False)
+    )
     if best not in cell.warm:
         return False
     rounds = list(zip(cell.warm[best], cell.warm[ours], strict=True))

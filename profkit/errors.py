@@ -46,10 +46,10 @@ class ProfkitError(Exception):
 NEAR = 0.85  # likeness from which on one name is meant, and others are no help
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+def suggest_nearest_names(name: str, known: Iterable[str], hint_without_near_name: str = "") -> str:
     """Return a hint for a name that is not known: the nearest ones, else all of a few.
 
-    `otherwise`: what to do where nothing is near and there is too much to list.
+    `hint_without_near_name`: what to do where nothing is near and there is too much to list.
     """
     from difflib import get_close_matches
 
@@ -57,9 +57,9 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     near = get_close_matches(name, names, 1, NEAR) or get_close_matches(name, names, 3, 0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
-    many = otherwise and len(names) > 12
+    many = hint_without_near_name and len(names) > 12
     if many:
-        return otherwise
+        return hint_without_near_name
     return f"there are: {', '.join(names) or 'none'}"
 
 
@@ -69,8 +69,8 @@ def suggest_install_command(package: str) -> str:
 
 
 @contextmanager
-def require_package(package: str, doing: str) -> Iterator[None]:
-    """Explain that an import needs a package of an extra; `doing` begins a sentence: what needs it.
+def require_package(package: str, what_needs_it: str) -> Iterator[None]:
+    """Explain that an import needs a package of an extra; `what_needs_it` begins the sentence.
 
     Raises:
         ProfkitError: It is not installed; the hint names the extra.
@@ -82,7 +82,9 @@ def require_package(package: str, doing: str) -> Iterator[None]:
             raise  # it is there, and something that it needs is not: no extra mends that
         if explain_resource_limit(error) is not None:
             raise  # it is there, and there is no memory for it
-        message = f"{doing} needs {package} (profkit[{EXTRAS[package]}]), which is not installed"
+        message = (
+            f"{what_needs_it} needs {package} (profkit[{EXTRAS[package]}]), which is not installed"
+        )
         raise ProfkitError(message, suggest_install_command(package)) from error
 
 

@@ -24,9 +24,13 @@ import time
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from profkit.errors import ProfkitError, explain_resource_limit
+
+if TYPE_CHECKING:
+    from profkit.units import ByteCount, Seconds
+
 
 TEXT_LIMIT = 16 << 20  # bytes of a source, a record or a header: the largest seen is 1/20 of it
 _LONG_PATH = 1000  # characters of a path that an error names whole
@@ -67,9 +71,9 @@ class ReadBudget:
         self.raise_limit(size, is_packed=is_packed)
         self._texts: dict[str, str] = {}
 
-    def raise_limit(self, size: int, *, is_packed: bool = False) -> None:
+    def raise_limit(self, size_bytes: int, *, is_packed: bool = False) -> None:
         """Allow what so many bytes more may take."""
-        self.left += self.TIMES * (self.PACKED * size if is_packed else size)
+        self.left += self.TIMES * (self.PACKED * size_bytes if is_packed else size_bytes)
 
     def spend_rows(self, rows: int, columns: int, unpacked: int) -> None:
         """Take what a table takes that says it has so many rows, before any of it is unpacked."""
@@ -92,9 +96,9 @@ class ReadBudget:
             return sum(size * content.count(mark.decode()) for mark, size in self.MARKS)
         return sum(size * content.count(mark) for mark, size in self.MARKS)
 
-    def spend_bytes(self, size: int) -> None:
+    def spend_bytes(self, size_bytes: int) -> None:
         """Take so many bytes; a BudgetSpent where there are no more."""
-        self.left -= size
+        self.left -= size_bytes
         if self.left < 0:
             raise BudgetSpent("it asks for more memory than its bytes can need")
 
@@ -117,12 +121,12 @@ _LEAST = 16 << 20  # bytes of addresses that the standard library alone takes
 _LEAST_DATA = 120 << 20
 
 
-def measure_memory_taken() -> int:
+def measure_memory_taken() -> ByteCount:
     """Return the bytes that this process has taken for itself; 0 where the system does not say."""
     return _read_own_memory_status("VmData")
 
 
-def measure_processor_time(pid: int) -> float:
+def measure_processor_time(pid: int) -> Seconds:
     """Return the seconds of processors that a process has taken; 0 where the system does not say."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
@@ -132,7 +136,7 @@ def measure_processor_time(pid: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def measure_memory_left(reserved: int = _RESERVED) -> int | None:
+def measure_memory_left(reserved_bytes: int = _RESERVED) -> ByteCount | None:
     """Return the bytes that the limits of this process leave; None where there is no limit.
 
     Of addresses, so many are left out: what starts no thread needs none of them.
@@ -143,7 +147,7 @@ def measure_memory_left(reserved: int = _RESERVED) -> int | None:
         left.append(data - _read_own_memory_status("VmData"))
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
     if addresses != resource.RLIM_INFINITY:
-        left.append(addresses - _read_own_memory_status("VmSize") - reserved)
+        left.append(addresses - _read_own_memory_status("VmSize") - reserved_bytes)
     return min(left, default=None)
 
 
@@ -217,7 +221,7 @@ _INSIDE = "PROFKIT_INSIDE"  # the one folder that may be read, for the children 
 
 
 @contextlib.contextmanager
-def limit_reading_to(folder: str | Path) -> Iterator[None]:
+def confine_reading_to_folder(folder: str | Path) -> Iterator[None]:
     """Read nothing but what really lies in a folder, in this process and in those that it starts.
 
     A link that leads out of it is refused when it is looked at or opened, however it is reached.
@@ -260,7 +264,7 @@ def _refuse_path_outside_limit(path: str | Path, opened: str | Path | None = Non
     raise OSError(errno.EXDEV, _OUTSIDE, os.fspath(path))
 
 
-def look_at(path: str | Path) -> os.stat_result | None:
+def get_path_status(path: str | Path) -> os.stat_result | None:
     """Return what is at a path, links followed; None where nothing is.
 
     Raises:
@@ -279,19 +283,19 @@ def look_at(path: str | Path) -> os.stat_result | None:
 
 
 def is_there(path: str | Path) -> bool:
-    """Return whether something is at a path; a ProfkitError as look_at."""
-    return look_at(path) is not None
+    """Return whether something is at a path; a ProfkitError as get_path_status."""
+    return get_path_status(path) is not None
 
 
 def is_file(path: str | Path) -> bool:
-    """Return whether a regular file is at a path; a ProfkitError as look_at."""
-    found = look_at(path)
+    """Return whether a regular file is at a path; a ProfkitError as get_path_status."""
+    found = get_path_status(path)
     return found is not None and stat.S_ISREG(found.st_mode)
 
 
 def is_folder(path: str | Path) -> bool:
-    """Return whether a folder is at a path; a ProfkitError as look_at."""
-    found = look_at(path)
+    """Return whether a folder is at a path; a ProfkitError as get_path_status."""
+    found = get_path_status(path)
     return found is not None and stat.S_ISDIR(found.st_mode)
 
 
@@ -331,9 +335,9 @@ def _is_allowed(path: str | Path, use: int) -> bool:
         return False
 
 
-def get_size(path: str | Path) -> int:
-    """Return the bytes of a file; 0 where there is none. A ProfkitError as look_at."""
-    found = look_at(path)
+def get_size(path: str | Path) -> ByteCount:
+    """Return the bytes of a file; 0 where there is none. A ProfkitError as get_path_status."""
+    found = get_path_status(path)
     return found.st_size if found is not None else 0
 
 
@@ -373,7 +377,7 @@ def walk_folder(folder: str | Path) -> tuple[list[Path], list[Path]]:
             continue
         for entry in entries:
             try:
-                state = look_at(entry)
+                state = get_path_status(entry)
                 if state is None:
                     continue
                 if not stat.S_ISDIR(state.st_mode):
@@ -544,30 +548,32 @@ def open_regular_file(path: str | Path) -> BufferedReader:
     return os.fdopen(handle, "rb")
 
 
-def read_bytes(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
+def read_bytes(path: str | Path, most_bytes: int = TEXT_LIMIT) -> bytes:
     """Return a file's content.
 
     Raises:
-        OSError: As open_regular_file; or it is larger than `most` bytes.
+        OSError: As open_regular_file; or it is larger than `most_bytes` bytes.
     """
     with open_regular_file(path) as file:
-        content = file.read(most + 1) if os.fstat(file.fileno()).st_size <= most else None
-    if content is None or len(content) > most:
-        raise OSError(errno.EFBIG, f"is larger than {most / 1e6:.0f} MB", os.fspath(path))
+        content = (
+            file.read(most_bytes + 1) if os.fstat(file.fileno()).st_size <= most_bytes else None
+        )
+    if content is None or len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"is larger than {most_bytes / 1e6:.0f} MB", os.fspath(path))
     return content
 
 
-def read_text(path: str | Path, most: int = TEXT_LIMIT) -> str:
+def read_text(path: str | Path, most_bytes: int = TEXT_LIMIT) -> str:
     """Return a file's content as UTF-8.
 
     Raises:
         OSError: As read_bytes.
         UnicodeDecodeError: It is no UTF-8.
     """
-    return read_bytes(path, most).decode("utf-8")
+    return read_bytes(path, most_bytes).decode("utf-8")
 
 
-def read_json_or_toml_bytes(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
+def read_json_or_toml_bytes(path: str | Path, most_bytes: int = TEXT_LIMIT) -> bytes:
     """Return the content of JSON or TOML that may be parsed: its values do not take too much memory.
 
     `[],` is three bytes, and seventy as a list of Python.
@@ -576,12 +582,12 @@ def read_json_or_toml_bytes(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
         OSError: As read_bytes.
         BudgetSpent: It asks for more memory than its bytes can need; a ValueError.
     """
-    content = read_bytes(path, most)
+    content = read_bytes(path, most_bytes)
     ReadBudget(len(content), spare=ReadBudget.DOCUMENT).spend_document(content)
     return content
 
 
-def read_json(path: str | Path, most: int = TEXT_LIMIT) -> Any:
+def read_json(path: str | Path, most_bytes: int = TEXT_LIMIT) -> Any:
     """Return the JSON document in a file.
 
     Raises:
@@ -590,7 +596,7 @@ def read_json(path: str | Path, most: int = TEXT_LIMIT) -> Any:
             read_json_or_toml_bytes.
     """
     try:
-        return json.loads(read_json_or_toml_bytes(path, most))
+        return json.loads(read_json_or_toml_bytes(path, most_bytes))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -636,7 +642,7 @@ def verify_output_can_be_written(path: str | Path, inputs: Iterable[str | Path] 
 
 
 @contextlib.contextmanager
-def replace_when_done(path: str | Path) -> Iterator[Path]:
+def write_then_replace(path: str | Path) -> Iterator[Path]:
     """Give a file to write in the place of another, which it becomes when the block ends well.
 
     A link is followed; permissions of what was there are kept; a device or a pipe is written
@@ -660,23 +666,23 @@ def replace_when_done(path: str | Path) -> Iterator[Path]:
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file whole or not at all; see replace_when_done.
+    """Write a file whole or not at all; see write_then_replace.
 
     Raises:
         ProfkitError: It cannot be written.
     """
-    with replace_when_done(path) as part:
+    with write_then_replace(path) as part:
         part.write_bytes(content)
 
 
 def write_text(path: str | Path, content: str) -> None:
-    """Write a text file whole or not at all; see replace_when_done. What is no character is escaped."""
+    """Write a text file whole or not at all; see write_then_replace. What is no character is escaped."""
     write_text_pieces(path, [content])
 
 
 def write_text_pieces(path: str | Path, pieces: Iterable[str]) -> None:
     """Write the same, of a text that comes in pieces."""
-    with replace_when_done(path) as part, part.open("wb") as written:
+    with write_then_replace(path) as part, part.open("wb") as written:
         for piece in pieces:
             written.write(piece.encode("utf-8", "backslashreplace"))
 
@@ -696,14 +702,14 @@ def open_log(path: str | Path) -> BinaryIO:
     return os.fdopen(handle, "wb")
 
 
-def copy_file(source: str | Path, path: str | Path) -> None:
-    """Copy a regular file; see replace_when_done.
+def copy_file(source: str | Path, target: str | Path) -> None:
+    """Copy a regular file; see write_then_replace.
 
     Raises:
         ProfkitError: The source cannot be read, or the copy not written.
     """
     with (
-        replace_when_done(path) as part,
+        write_then_replace(target) as part,
         open_regular_file(source) as original,
         part.open("wb") as copy,
     ):
@@ -720,35 +726,35 @@ def make_folder(path: str | Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
 
 
-def move_file(made: str | Path, path: str | Path) -> None:
+def move_file(made_file: str | Path, path: str | Path) -> None:
     """Put a file that another program made, on the same disk, in the place of another.
 
-    See `replace_when_done`.
+    See `write_then_replace`.
 
     Raises:
         ProfkitError: It cannot be written there; the file that was made stays.
     """
-    with _resolve_for_writing(path) as target, open_regular_file(made) as file:
+    with _resolve_for_writing(path) as target, open_regular_file(made_file) as file:
         _refuse_unwritable_target(target)
-        _replace_target(target, Path(made), file.fileno())
+        _replace_target(target, Path(made_file), file.fileno())
         with contextlib.suppress(FileNotFoundError):  # moved
-            os.unlink(made)
+            os.unlink(made_file)
 
 
-def move_folder(made: str | Path, path: str | Path) -> None:
+def move_folder(made_folder: str | Path, path: str | Path) -> None:
     """Put a folder in the place of another, which goes; both are on the same disk.
 
     Raises:
         ProfkitError: It cannot be written there; what was there stays.
     """
     with _resolve_for_writing(path) as target:
-        for entry in walk_folder(made)[0]:
+        for entry in walk_folder(made_folder)[0]:
             with open_regular_file(entry) as file:
                 os.fsync(file.fileno())
-        old = Path(made).with_name(f"{Path(made).name}.old")
+        old = Path(made_folder).with_name(f"{Path(made_folder).name}.old")
         if target.exists():
             os.rename(target, old)
-        os.rename(made, target)
+        os.rename(made_folder, target)
         shutil.rmtree(old, ignore_errors=True)
         _sync_folder(target.parent)
 

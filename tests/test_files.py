@@ -188,7 +188,7 @@ def test_a_block_that_fails_leaves_nothing_and_its_own_error(tmp_path: Path) -> 
     path.write_text("old")
 
     def half() -> None:
-        with files.replace_when_done(path) as part:
+        with files.write_then_replace(path) as part:
             part.write_text("half")
             raise OSError(28, "No space left on device")
 
@@ -235,7 +235,7 @@ from profkit import files
 tempfile.tempdir = sys.argv[1]
 with files.make_temporary_folder() as a, files.make_temporary_folder(sys.argv[1]) as b:
     (a / "x").write_text("x")
-    with files.replace_when_done(Path(sys.argv[1]) / "page.html"):
+    with files.write_then_replace(Path(sys.argv[1]) / "page.html"):
         if sys.argv[2] == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         print("up", flush=True)
@@ -265,7 +265,7 @@ def test_what_a_killed_process_left_goes_at_the_next_start(tmp_path: Path, monke
 def test_a_part_has_no_reader_s_ending(tmp_path: Path) -> None:
     """No glob for an ending finds what is not whole yet, whatever file it is to become."""
     for name in ("x.parquet", "x.json", "stage2.B.ncu-rep", "x.tar.gz", ".hidden.json", "x" * 255):
-        with files.replace_when_done(tmp_path / name) as part:
+        with files.write_then_replace(tmp_path / name) as part:
             assert (part.name[0], part.suffix) == (".", ".part")
 
 
@@ -380,7 +380,7 @@ def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 # What is written where nobody else looks: in a folder of this process, in memory, or into a part
-# that files.replace_when_done moves to its place.
+# that files.write_then_replace moves to its place.
 OWN = {
     "profkit/reports/contents.py",
     "profkit/lab/measure/cuda/library.py",

@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 
 from profkit.cli.app import import_verbs
 from profkit.diagnosis.rules import BY_ID
-from profkit.lab.measure.variants.variants import find_variants
+from profkit.lab.measure.variants.variants import read_all_variants
 from tests.conftest import ROOT
 from tests.forks import compute_in_fork
 from tests.found import find_files
@@ -140,7 +140,7 @@ def test_commands_in_the_prose_are_what_the_parser_takes(command: str) -> None:
 
 
 def test_the_kernels_of_notebook_04_name_rules_that_there_are() -> None:
-    found = find_variants(FOLDER / "own")
+    found = read_all_variants(FOLDER / "own")
     assert [v.id for v in found] == ["thread", "warp"]
     assert {rule for v in found for rule in (*v.header.fixes, *v.header.fixes_not)} <= set(BY_ID)
     assert any(v.header.fixes for v in found)

@@ -460,7 +460,7 @@ def write_answer(name: str, record: Mapping[str, Any], last: str) -> str:
     removed = "nothing that a fix reaches"
     if rows:
         removed = f"{rows[0].ablation} {rows[0].gain:.3g}x"
-    time = figures.seconds(found.base)
+    time = figures.format_seconds(found.base)
     return f"| {name} | {time} | {say_answer(found.verdict)} | {removed} | {last} |"
 
 

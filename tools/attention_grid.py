@@ -62,14 +62,16 @@ class Machine:
     """The GPU, and the variants that are built for it."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.gpu = device.open_gpu()
+        self.gpu = device.open_first_gpu()
         folder = build.choose_build_folder_of_kernels(ROOT / "kernels")
         chosen = variants.find_named_variants(ROOT / "kernels", names)
         support = variants.read_variant(build.SUPPORT)
         built = build.compile_variants_not_built_yet([*chosen, support], [self.gpu.arch], folder)
         *places, tools = map(build.require_library, built)
         self.builds = {b.variant.id: b for b in built[:-1]}
-        self.libraries = dict(zip(self.builds, map(library.load_library, places), strict=True))
+        self.libraries = dict(
+            zip(self.builds, map(library.load_launcher_library, places), strict=True)
+        )
         self.tools = library.Support(tools, self.gpu)
 
     def variant(
@@ -199,7 +201,7 @@ def _timed(stage: Stage, found: list[Subject], line: dict[str, Any], far: float)
     name, machine = str(stage.shape), stage.machine
 
     def measured(which: list[Subject], rounds: tuple[int, int]) -> dict[str, bench.Times]:
-        times = bench.bench_subjects(which, name, machine.gpu, machine.tools, False, rounds)
+        times = bench.time_subjects_in_turns(which, name, machine.gpu, machine.tools, False, rounds)
         return {t.name: t for t in times}
 
     look = {n: median(t.warm) for n, t in measured(found, (_LOOK, _LOOK)).items()}

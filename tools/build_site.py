@@ -217,7 +217,11 @@ def _title(path: Path) -> str:
 
 
 def _card(name: str, row: verdicts.Row, path: Path, picture: Picture | None) -> str:
-    gain = f"{figures.speedup(row.gain)} faster without it" if row.gain else "no copy without it"
+    gain = (
+        f"{figures.format_speedup(row.gain)} faster without it"
+        if row.gain
+        else "no copy without it"
+    )
     bars = (
         f'<img src="{picture.bars}" alt="{escape_html(_alt(name))}" loading="lazy">'
         if picture
@@ -246,11 +250,13 @@ def _probe(name: str, row: verdicts.Row, path: Path, picture: Picture | None) ->
     blocks.append(TextLine((f"{rule}: ", _said(row)), "says"))
     blocks.append(TextLine(f"{row.cause}: {row.bound}: {row.limiter}", "is"))
     if pair:
-        text = f"{figures.speedup(pair.gain)} faster: {pair.relieves}"
+        text = f"{figures.format_speedup(pair.gain)} faster: {pair.relieves}"
         blocks.append(TextLine(text, "measured without it"))
     if row.expect:
-        near = f"{figures.speedup(row.expect.low)} to {figures.speedup(row.expect.high)}"
-        blocks.append(TextLine(f"{figures.speedup(row.expect.gain)} ({near})", "expected"))
+        near = (
+            f"{figures.format_speedup(row.expect.low)} to {figures.format_speedup(row.expect.high)}"
+        )
+        blocks.append(TextLine(f"{figures.format_speedup(row.expect.gain)} ({near})", "expected"))
     parts = [render_markdown(blocks)]
     if picture:
         parts.append(f"![{escape_markdown(_alt(name))}]({picture.name})\n")

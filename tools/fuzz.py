@@ -118,7 +118,7 @@ def _container(content: bytes, folder: Path) -> None:
 def _flips(content: bytes, folder: Path) -> None:
     """A bit of a report's structure, as the library reads it: the first bytes say which bit."""
     from profkit.reports.isolated import run_in_child_processes
-    from profkit.reports.reader import recover_metrics
+    from profkit.reports.reader import recover_metrics_after_crash
 
     data = content[_BIT.size :]
     at, bit = _BIT.unpack(content[: _BIT.size])
@@ -126,7 +126,7 @@ def _flips(content: bytes, folder: Path) -> None:
     whole = _read_whole(data, path)
     path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
     (part,) = run_in_child_processes(
-        "profkit.reports.reader:read_one_report", [str(path)], 1, recover_metrics
+        "profkit.reports.reader:read_small_report", [str(path)], 1, recover_metrics_after_crash
     )
     if part.file.status == "ok" and not part.file.message and not _is_same(part, whole):
         raise AssertionError(f"bit {bit} of byte {at} is not seen")
@@ -134,10 +134,10 @@ def _flips(content: bytes, folder: Path) -> None:
 
 @lru_cache(maxsize=8)
 def _read_whole(data: bytes, path: Path) -> ReportLaunches:
-    from profkit.reports.reader import read_one_report
+    from profkit.reports.reader import read_small_report
 
     path.write_bytes(data)
-    return read_one_report(str(path))
+    return read_small_report(str(path))
 
 
 def _is_same(one: ReportLaunches, other: ReportLaunches) -> bool:

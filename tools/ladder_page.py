@@ -194,7 +194,7 @@ def time_of(step: LadderStep, run: Run) -> str:
     half = (step.time.high - step.time.low) / 2 / step.time.median
     stale = " (stale)" if run.stale else ""
     interval = "" if isnan(half) else f" ± {100 * half:.1f} %"
-    return f"{figures.seconds(step.time.median)}{interval}{stale}"
+    return f"{figures.format_seconds(step.time.median)}{interval}{stale}"
 
 
 def against(step: LadderStep) -> tuple[str, str]:
@@ -288,7 +288,7 @@ def temperatures(cases: list[str], found: Evidence, rungs: Mapping[str, SourceFi
             ahead = [
                 f"{min(t[i] for t in theirs) / times[i]:.2f}x" if theirs else "" for i in (0, 1)
             ]
-            rows.append(("" if n else case, variant, *map(figures.seconds, times), *ahead))
+            rows.append(("" if n else case, variant, *map(figures.format_seconds, times), *ahead))
     head = ("case", "rung", ">warm", ">cold", ">vs SDPA, warm", ">vs SDPA, cold")
     return table(head, rows)
 

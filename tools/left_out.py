@@ -121,12 +121,14 @@ def fit_shares(read: Sequence[Program], left_out: str = "") -> dict[str, Range]:
 
 def judge_left_out(program: Program, read: Sequence[Program]) -> Answer:
     """Return what is said first of a program that the shares of floors were not fitted to."""
-    from profkit.program.triage import estimate_draft_savings, rank_findings, widen_saving
-    from profkit.program.verdict import judge_step
+    from profkit.program.triage import copy_findings_with_savings, rank_findings, widen_saving
+    from profkit.program.verdict import judge_step_health
 
-    drafts = estimate_draft_savings(program.case, program.drafts, fit_shares(read, program.name))
+    drafts = copy_findings_with_savings(
+        program.case, program.drafts, fit_shares(read, program.name)
+    )
     found = rank_findings(program.case, drafts)
-    verdict = judge_step(program.case, found, drafts)
+    verdict = judge_step_health(program.case, found, drafts)
     if verdict.category:
         return Answer(verdict.category)
     first = found[0]

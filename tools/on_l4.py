@@ -29,10 +29,10 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
     """What each launcher would start on an L4 at a case, by a build for sm_89: that which is given."""
     from profkit.collect import tools
     from profkit.lab.measure.cuda import resources
-    from profkit.lab.measure.cuda.resources import compute_waves, count_fitting_blocks
+    from profkit.lab.measure.cuda.resources import compute_occupancy, compute_waves
     from profkit.lab.measure.variants import build, dry, variants
 
-    known = variants.find_variants(KERNELS, "attention")
+    known = variants.read_all_variants(KERNELS, "attention")
     if made is None:
         made = build.compile_variants_not_built_yet(
             known, ["89"], build.choose_build_folder_of_kernels(KERNELS)
@@ -47,7 +47,7 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
         for x in shapes.get(case, []):
             threads = x.block[0] * x.block[1] * x.block[2]
             shared = x.static_smem + x.dynamic_smem
-            fits = count_fitting_blocks("89", x.regs, threads, shared)
+            fits = compute_occupancy("89", x.regs, threads, shared)
             rows.append(
                 {
                     "registers": x.regs,
@@ -67,7 +67,7 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
 def section(of: Attention, case: str, rungs: Mapping[str, SourceFile]) -> list[str]:
     """Occupancy, waves and the roof on an L4, as lines of Markdown."""
     floors = L4.floor(of)
-    named = ", ".join(f"{name} {figures.seconds(t)}" for name, t in floors.items())
+    named = ", ".join(f"{name} {figures.format_seconds(t)}" for name, t in floors.items())
     slowest = max(floors, key=lambda name: floors[name])
     kept = json.loads(BUILT.read_text("utf-8"))["rungs"] if BUILT.is_file() else {}
     rows = [row for v, h in rungs.items() if v in kept for row in _rows(v, kept[v], h)]
@@ -106,7 +106,7 @@ def _rows(variant: str, said: Mapping[str, Any], file: SourceFile) -> list[tuple
             f"{x['shared'] / 1024:.1f}",
             f"{x['blocks_per_sm']}",
             x["limiter"],
-            figures.quantity(x["occupancy"], "share"),
+            figures.format_value_with_unit(x["occupancy"], "share"),
             f"{x['blocks']}",
             f"{x['waves']:.2f}",
         )

@@ -119,8 +119,8 @@ def flash_attention(call: Call) -> list[float]:
     return triton(call, 5, 10)
 
 
-# Protocol -> what times a call, and what is said of its samples. "ours" is bench_subjects: replayed
-# graphs with a warm L2, in turns with everything else, the median.
+# Protocol -> what times a call, and what is said of its samples. "ours" is time_subjects_in_turns:
+# replayed graphs with a warm L2, in turns with everything else, the median.
 PROTOCOLS: dict[str, tuple[Callable[[Call], list[float]], Callable[[Sequence[float]], float]]] = {
     "cudnn-frontend": (cudnn_frontend, median),
     "flash-attention": (flash_attention, mean),
@@ -260,7 +260,7 @@ def compared(machine: Machine, asked: Comparison) -> list[dict[str, Any]]:
     every = {name: subject for name, (subject, _) in calls.items()}
     ours = {
         t.name: t
-        for t in bench.bench_subjects(
+        for t in bench.time_subjects_in_turns(
             [*every.values()], asked.name, machine.gpu, machine.tools, False, (30, 60)
         )
     }

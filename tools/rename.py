@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("profkit", "tests", "tools", "analyses", "kernels")
 # Attributes of mypy's nodes that lead to where a name is defined.
 MEANINGS = frozenset({"node", "info", "type", "names", "fullname"})
-# A function as a text that another process imports: "profkit.reports.reader:read_one_report".
+# A function as a text that another process imports: "profkit.reports.reader:read_small_report".
 _FUNCTION_AS_TEXT = re.compile(r"""["'](?P<module>[\w.]+|\{__name__\}):(?P<name>\w+)["']""")
 # Of each file: the offset of an old name in a line, and the old and the new name there.
 Edits = dict[Path, set[tuple[int, int, str, str]]]

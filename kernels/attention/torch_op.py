@@ -107,12 +107,12 @@ def _arch(index: int) -> tuple[int, int]:
 @lru_cache
 def _rung(name: str) -> Any:
     """A rung's library, built if it is not yet."""
-    variant = variants.select_variant_by_id(variants.find_variants(KERNELS, "attention"), name)
+    variant = variants.select_variant_by_id(variants.read_all_variants(KERNELS, "attention"), name)
     arch = "{}{}".format(*ARCH)
     (made,) = build.compile_variants_not_built_yet(
         [variant], [arch], build.choose_build_folder_of_kernels(KERNELS)
     )
-    return library.load_library(build.require_library(made))
+    return library.load_launcher_library(build.require_library(made))
 
 
 def _arguments(

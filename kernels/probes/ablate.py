@@ -33,7 +33,7 @@ from profkit.errors import ProfkitError
 from profkit.files import write_bytes
 from profkit.lab.ablation import assemble, measurement
 from profkit.lab.ablation.classes import list_ablations
-from profkit.lab.ablation.judge import judge_record
+from profkit.lab.ablation.judge import add_ablation_verdict
 from profkit.lab.ablation.lab import WATCH, Conditions
 from profkit.lab.ablation.launches import Hung
 from profkit.lab.measure.cuda import device, library
@@ -92,7 +92,7 @@ def build_items(folder: Path, arch: str, only: Sequence[str]) -> Task:
             raise built.failure
     twins = {b.variant.id: str(b.library) for b in made if b.variant.defines}
     probes = [b for b in made if not b.variant.defines and b.library]
-    with ThreadPoolExecutor(process.count_available_cores()) as pool:
+    with ThreadPoolExecutor(process.count_usable_cores()) as pool:
         list(pool.map(lambda built: assemble.get_or_write_ptx(built, folder), probes))
     items = []
     for built in probes:
@@ -252,7 +252,7 @@ def _work_child(task_file: Path) -> int:
 
         if given["dry"]:
             return _work_dry(items, tell)
-        gpu = device.add_gpu_uuid_and_driver(device.open_gpu())
+        gpu = device.add_gpu_uuid_and_driver(device.open_first_gpu())
         tools, buffers = library.Support(Path(given["support"]), gpu), Buffers()
         for item in items:
             tell(probe=item.probe)
@@ -318,7 +318,7 @@ def _ablate_probe(
 
 
 def _make_call(path: str, buffers: Buffers) -> Callable[[int], None]:
-    loaded = library.load_library(Path(path))
+    loaded = library.load_launcher_library(Path(path))
     return lambda stream: library.call_launcher(loaded, buffers.arguments(stream))
 
 
@@ -332,7 +332,7 @@ def judge_again(record: Any) -> Any:
     found = AblationRecord.from_record(record)
     if found is None:
         return record
-    return judge_record(found, _SMS, _DRAM).to_json()
+    return add_ablation_verdict(found, _SMS, _DRAM).to_json()
 
 
 def keep_recordings(folders: Sequence[Path]) -> None:

@@ -61,7 +61,7 @@ class Buffers:
     """The six buffers of every probe, on the device, and what its one function is given."""
 
     def __init__(self) -> None:
-        self.addresses = [device.allocate_memory(problem.BYTES) for _ in range(6)]
+        self.addresses = [device.allocate_device_memory(problem.BYTES) for _ in range(6)]
         for which in (0, 1, 3):
             self._fill(self.addresses[which], problem.tile(which))
         step = problem.TILE // 4
@@ -81,7 +81,7 @@ class Buffers:
     def reset(self) -> None:
         """Poison out[0], zero out[1]."""
         for address, byte in zip(self.addresses[4:], (0xFF, 0), strict=True):
-            device.fill_memory(address, byte, problem.BYTES)
+            device.fill_device_memory(address, byte, problem.BYTES)
 
     def result(self) -> np.ndarray:
         """The first TILE bytes of out[0]."""
@@ -105,14 +105,14 @@ class Driver:
     """What the process holds: the GPU, the buffers, the tools, a stream."""
 
     def __init__(self, task: Task) -> None:
-        self.gpu = device.open_gpu()
+        self.gpu = device.open_first_gpu()
         self.buffers = Buffers()
         self.tools = library.Support(Path(task.support), self.gpu)
         self.stream = device.create_non_blocking_stream()
 
     def load(self, item: Item) -> ctypes.CDLL:
         """A probe's library, called once so that nothing is loaded or set up later."""
-        loaded = library.load_library(Path(item.library))
+        loaded = library.load_launcher_library(Path(item.library))
         self.call(loaded)
         return loaded
 
@@ -134,7 +134,9 @@ class Driver:
             subjects.run_launcher_subject(which, lib, self.buffers.arguments, self.tools)
             for which, lib in loaded.items()
         ]
-        measured = bench.bench_subjects(timed, items[0].probe, self.gpu, self.tools, False, ROUNDS)
+        measured = bench.time_subjects_in_turns(
+            timed, items[0].probe, self.gpu, self.tools, False, ROUNDS
+        )
         for times in measured:
             record[times.name] = float(f"{float(np.median(times.warm)):.4g}")
             record[f"{times.name}_samples"] = [float(f"{s:.4g}") for s in times.warm]

@@ -157,7 +157,7 @@ def under_ncu(out: Path, first: int) -> Child:
 
 def this_gpu() -> str:
     """This machine's GPU, driver and clocks in one line."""
-    gpu = device.add_gpu_uuid_and_driver(device.query_gpu())
+    gpu = device.add_gpu_uuid_and_driver(device.query_first_gpu())
     now, driver = device.read_gpu_state(gpu.pci).sm_clock, gpu.driver
     clock = "unknown" if now is None else f"{now * 1e-6:.0f} MHz"
     return f"{gpu.name}, {driver or 'unknown'}, {clock}, {gpu.sm_clock * 1e-6:.0f} MHz"

@@ -30,11 +30,11 @@ from profkit.diagnosis.launches import (
 )
 from profkit.diagnosis.launches import add_verdict_columns as judged_table
 from profkit.diagnosis.rules import ALL
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.files import (
+    confine_reading_to_folder,
     is_folder,
     is_there,
-    limit_reading_to,
     list_folder,
     resolve_path,
 )
@@ -42,7 +42,7 @@ from profkit.program.document import convert_to_second_form, make_triage_documen
 from profkit.program.recorded import judge_recordings
 from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.records.paths import ROOFLINE, expand_paths, suggest_verb
-from profkit.reports.figures import format_percent, seconds
+from profkit.reports.figures import format_percent, format_seconds
 from profkit.reports.frame import make_row_views
 from profkit.reports.reader import Reports, read_reports_or_raise
 from profkit.show import numbers
@@ -108,7 +108,7 @@ def _confine_reads(ask: Callable[..., Answer]) -> Callable[..., Answer]:
 
     @wraps(ask)
     def answer(answers: Answers, *given: Any, **named: Any) -> Answer:
-        with limit_reading_to(answers.root):
+        with confine_reading_to_folder(answers.root):
             try:
                 return ask(answers, *given, **named)
             except ProfkitError as error:
@@ -205,7 +205,7 @@ class Answers:
             raise ProfkitError(f"by={by}: no such table", f"one of {', '.join(TABLES)}")
         path = self._require_file_inside(recording)
         self._refuse_file_of_another_tool(str(path), "triage")
-        answer, counts = judge_recordings([path], plain_ms=step_ms or None)
+        answer, counts = judge_recordings([path], unprofiled_step_ms=step_ms or None)
         content = make_triage_document(answer, counts)
         if counts and counts.report:
             call = f"call diagnose(reports={self._make_relative(counts.report)!r})"
@@ -348,7 +348,7 @@ class Answers:
         """Return the error for a file that is not there; it names near ones, by their paths."""
         found = list_folder(path.parent) if is_folder(path.parent) else []
         near = {self._make_relative(str(other)): None for other in found}
-        hint = did_you_mean(self._make_relative(str(path)), near, ASK_NAME)
+        hint = suggest_nearest_names(self._make_relative(str(path)), near, ASK_NAME)
         return ProfkitError(f"{name[:WIDTH]}: no such file", hint)
 
     def _resolve_compared_side(self, side: str) -> str:
@@ -379,24 +379,27 @@ class Answers:
 
 
 def find_indices_of_matching_launches(
-    read: Reports, launches: Sequence[JudgedLaunch], kernel: str, where: str
+    read: Reports, launches: Sequence[JudgedLaunch], kernel_regex: str, where_expression: str
 ) -> list[int]:
     """Return which launches an agent asks for; a ProfkitError where there is none."""
-    kept = [n for n, run in enumerate(launches) if kernel.lower() in run.kernel.lower()]
-    if where and kept:
+    kept = [n for n, run in enumerate(launches) if kernel_regex.lower() in run.kernel.lower()]
+    if where_expression and kept:
         kept = list(
             map(
-                int, filter_rows_by_expression(judged_table(read, launches).iloc[kept], where).index
+                int,
+                filter_rows_by_expression(
+                    judged_table(read, launches).iloc[kept], where_expression
+                ).index,
             )
         )
     if launches and not kept:
-        raise explain_no_match(launches, kernel, where)
+        raise explain_no_match(launches, kernel_regex, where_expression)
     return kept
 
 
 def describe_nearest_roof(row: Mapping[Any, Any]) -> str:
     """Return a launch's position in words: its time, and the ceiling that it comes nearest to."""
-    launch = f"{shorten_name(row['kernel'], NAME)}: {seconds(row['time'])}"
+    launch = f"{shorten_name(row['kernel'], NAME)}: {format_seconds(row['time'])}"
     return f"{launch}, {numbers.describe_roofline_position(row)}"
 
 

@@ -39,7 +39,7 @@ from profkit.cli.options import (
     write_option_help,
 )
 from profkit.cli.output import print_error, print_note
-from profkit.errors import ProfkitError, did_you_mean, explain_resource_limit
+from profkit.errors import ProfkitError, explain_resource_limit, suggest_nearest_names
 from profkit.files import (
     get_current_folder,
     is_folder,
@@ -285,7 +285,7 @@ class Verbs(TyperGroup):
         elif first not in list_verbs() and _is_report_name_or_folder(first):
             args = ["diagnose", *args]
         elif first not in list_verbs() and not first.startswith("-"):
-            hint = did_you_mean(first, list_verbs(), "profkit --help lists them")
+            hint = suggest_nearest_names(first, list_verbs(), "profkit --help lists them")
             raise ProfkitError(f"{first}: neither a command nor a report", hint)
         return super().resolve_command(ctx, args)
 
@@ -310,7 +310,7 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb; see the module's first lines for what comes out of it."""
-        treat_sigterm_as_interrupt()
+        interrupt_on_end_signals()
         FORM.set_output_flags({})
         try:
             refuse_too_little_memory()
@@ -507,7 +507,7 @@ def let_signals_end_process() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def treat_sigterm_as_interrupt() -> None:
+def interrupt_on_end_signals() -> None:
     """Let SIGTERM end what was started too, as Ctrl-C does; neither is ever lost."""
     last = 0.0
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from profkit.files import resolve_path
 from profkit.lab.measure.variants.variants import (
     find_kernels_dir,
-    find_variants,
-    read_variants_and_problems,
+    read_all_variants,
+    read_valid_variants,
 )
 from profkit.records.record import SourceFile
 
@@ -27,7 +27,7 @@ class SourceFiles(Mapping[str, SourceFile]):
 
     def __init__(self, kernels: Path) -> None:
         self._kernels = resolve_path(kernels)
-        self._variants = {f"{v.problem}/{v.id}": v for v in find_variants(kernels)}
+        self._variants = {f"{v.problem}/{v.id}": v for v in read_all_variants(kernels)}
 
     def __getitem__(self, name: str) -> SourceFile:
         variant = self._variants[name]
@@ -43,11 +43,11 @@ class SourceFiles(Mapping[str, SourceFile]):
 
 def read_code_hashes(kernels: Path) -> dict[str, str]:
     """Return problem/variant -> the hash of its code, of the variants that can be read."""
-    readable, _ = read_variants_and_problems(kernels)
+    readable, _ = read_valid_variants(kernels)
     return {f"{variant.problem}/{variant.id}": variant.source_hash for variant in readable}
 
 
 def read_variant_titles(kernels: Path) -> dict[str, str]:
     """Return variant -> its title, of the variants that can be read."""
-    readable, _ = read_variants_and_problems(kernels)
+    readable, _ = read_valid_variants(kernels)
     return {variant.id: variant.header.title for variant in readable}

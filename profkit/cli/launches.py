@@ -75,8 +75,8 @@ class ChosenLaunches:
 
 def read_and_judge_launches(
     patterns: Sequence[str],
-    kernel: str | None = None,
-    where: str | None = None,
+    kernel_regex: str | None = None,
+    where_expression: str | None = None,
     client: Any = None,
     *,
     lines_follow: bool = False,
@@ -86,7 +86,7 @@ def read_and_judge_launches(
 
     `lines_follow`: their source lines will be asked for. `ignore`: rules whose findings are left out.
     """
-    paths, complete = expand_patterns(patterns) if patterns else ([], True)
+    paths, complete = expand_report_patterns(patterns) if patterns else ([], True)
     reports = Reports(())
     if paths:
         with show_progress() as step:
@@ -100,15 +100,16 @@ def read_and_judge_launches(
         left_out = count_launches_where_rules_fire(launches, ignore)
         launches = [drop_findings_of_rules(run, ignore) for run in launches]
     chosen = ChosenLaunches(reports, complete, launches, list(range(len(launches))), left_out)
-    if kernel is not None:
-        matches = match_kernel_names([run.kernel for run in launches], kernel)
+    if kernel_regex is not None:
+        matches = match_kernel_names([run.kernel for run in launches], kernel_regex)
         chosen = replace(chosen, kept=[i for i in chosen.kept if matches[i]])
-    if where is not None:
+    if where_expression is not None:
         chosen = replace(
-            chosen, kept=[int(i) for i in filter_rows_by_expression(chosen.frame, where).index]
+            chosen,
+            kept=[int(i) for i in filter_rows_by_expression(chosen.frame, where_expression).index],
         )
     if launches and not chosen.kept:
-        raise explain_no_match(launches, kernel, where)
+        raise explain_no_match(launches, kernel_regex, where_expression)
     return chosen
 
 
@@ -172,7 +173,7 @@ def explain_no_match(
     return ProfkitError(f"no launch matches {' and '.join(filters)}", f"kernels here: {there}")
 
 
-def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
+def expand_report_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
     """Return the files that patterns name, each once, and whether each pattern named some."""
     paths: dict[str, None] = {}
     complete = True
@@ -226,20 +227,20 @@ _MEND = {
 }
 
 
-def match_kernel_names(names: Sequence[str], pattern: str) -> list[bool]:
+def match_kernel_names(names: Sequence[str], kernel_regex: str) -> list[bool]:
     """Return which kernel names match a regular expression anywhere, in either case."""
     try:
         with warnings.catch_warnings(action="ignore"):  # "[[a]" may mean another thing some day
-            expression = re.compile(pattern, re.IGNORECASE)
+            expression = re.compile(kernel_regex, re.IGNORECASE)
     except (re.error, ValueError) as error:
         raise ProfkitError(
-            f"--kernel {pattern}: {error}", "give a valid regular expression"
+            f"--kernel {kernel_regex}: {error}", "give a valid regular expression"
         ) from error
     except (RecursionError, OverflowError) as error:
         raise ProfkitError(
             "--kernel: the expression is nested too deeply", "write a shorter one"
         ) from error
-    with limit_seconds(PATTERN_TIME, f"--kernel {pattern}"):
+    with limit_seconds(PATTERN_TIME, f"--kernel {kernel_regex}"):
         matched = {name: bool(expression.search(name)) for name in dict.fromkeys(names)}
     return [matched[name] for name in names]
 
@@ -268,21 +269,21 @@ def limit_seconds(seconds: float, what: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def filter_rows_by_expression(frame: DataFrame, expression: str) -> DataFrame:
+def filter_rows_by_expression(frame: DataFrame, where_expression: str) -> DataFrame:
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     texts = {str(c) for c in frame.columns if not is_numeric_dtype(frame[c])}
-    refuse_unsafe_expression(expression, [str(c) for c in frame.columns], texts)
+    refuse_unsafe_expression(where_expression, [str(c) for c in frame.columns], texts)
     try:
         # The python engine: numexpr, where it is installed, would evaluate the text by itself.
         with warnings.catch_warnings(action="ignore"):
-            chosen: Any = frame.eval(expression.strip(), engine="python")
+            chosen: Any = frame.eval(where_expression.strip(), engine="python")
         if not is_bool_dtype(getattr(chosen, "dtype", object)) or len(chosen) != len(frame):
             raise ValueError("it is not a comparison")
         matching: DataFrame = frame[chosen]
     except (LookupError, TypeError, ValueError, SyntaxError, *_RARE) as error:
         why = str(error) or type(error).__name__
-        raise ProfkitError(f"--where {expression}: {why}", EXAMPLE) from error
+        raise ProfkitError(f"--where {where_expression}: {why}", EXAMPLE) from error
     return matching
 
 

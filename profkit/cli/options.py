@@ -14,7 +14,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.files import get_current_folder, is_file, is_folder, list_folder, read_text
 
 DONE, BAD, COULD_NOT, INTERRUPTED = 0, 1, 2, 130
@@ -104,7 +104,7 @@ def _reword_usage_message(message: str) -> str:
 
 def _suggest_option(option: str, longs: Sequence[str], path: str) -> str:
     otherwise = f"{path} --help lists the options"
-    said = did_you_mean(option, longs, otherwise)
+    said = suggest_nearest_names(option, longs, otherwise)
     return said if said.startswith("did you mean") else otherwise
 
 
@@ -159,7 +159,9 @@ def _list_recorded_name_part(ctx: typer.Context, part: int) -> list[str]:
     from profkit.records.paths import find_all_run_files
 
     folder = Path(ctx.params.get("artifacts") or "artifacts")
-    return list(dict.fromkeys(name[part] for name in find_all_run_files(folder, problems=[])))
+    return list(
+        dict.fromkeys(name[part] for name in find_all_run_files(folder, problems_to_extend=[]))
+    )
 
 
 # Reports, and which launches of them.

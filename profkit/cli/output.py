@@ -18,10 +18,10 @@ from profkit.errors import ProfkitError, require_package
 from profkit.files import (
     is_file,
     is_there,
-    replace_when_done,
     resolve_path,
     verify_output_can_be_written,
     write_text_pieces,
+    write_then_replace,
 )
 from profkit.show.text.escape import escape_text, iterate_csv
 
@@ -43,14 +43,14 @@ def print_error(error: ProfkitError) -> None:
         name = "profkit:"
     print(f"{name} {escape_text(error.message)}", file=sys.stderr)
     if error.hint:
-        print(f"  {mark_command(escape_text(error.hint))}", file=sys.stderr)
+        print(f"  {mark_hint_command(escape_text(error.hint))}", file=sys.stderr)
 
 
 _COMMAND = re.compile(r"(?:profkit|ncu|nsys|nvcc|pip|git|mkdir|sqlite3) ")
 _SENTENCE = re.compile(r"\w+ \w+ [a-z]+s [a-z]")  # "profkit explain lists all of them"
 
 
-def mark_command(hint: str) -> str:
+def mark_hint_command(hint: str) -> str:
     """Return a hint that is a command of a shell behind "try: "; any other as it is."""
     if _COMMAND.match(hint) and not _SENTENCE.match(hint):
         return f"try: {hint}"
@@ -154,7 +154,7 @@ def print_json_rows(document: Document, name: str, rows: Iterable[Document]) -> 
     print("\n ]\n}")
 
 
-def check_annotation_format(form: str | None) -> None:
+def require_known_format(form: str | None) -> None:
     """Raise a ProfkitError for a --format that there is not, or beside another form."""
     if form is None:
         return
@@ -183,7 +183,7 @@ def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
     if as_csv:
         write_text_pieces(file, iterate_csv(frame))
         return
-    with replace_when_done(file) as part:
+    with write_then_replace(file) as part:
         with require_package("pyarrow", "--parquet"):
             content = BytesIO()  # pyarrow opens no name that is no UTF-8
             _escape_invalid_utf8(frame).to_parquet(content, index=False)
@@ -230,14 +230,14 @@ def print_brief(text: str) -> None:
         print("\n".join(wrapped).replace("\u00a0", " "))
 
 
-def check_output_path(path: Path, reads: Sequence[str] = ()) -> Path:
+def require_writable_output_path(path: Path, input_files: Sequence[str] = ()) -> Path:
     """Return a file that a verb may write, asked before anything is read.
 
     Evidence is never written over, whether it is read now or not: a record beside a report, say.
     """
     from profkit.records.paths import expand_paths
 
-    verify_output_can_be_written(path, expand_paths(reads) if reads else ())
+    verify_output_can_be_written(path, expand_paths(input_files) if input_files else ())
     refuse_overwriting_evidence(path)
     return path
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.cli.options import FAIL_ON
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.files import read_json_or_toml_bytes
 
 # A key -> the verbs that take it, and the name of their parameter.
@@ -46,7 +46,7 @@ def read_defaults_of_verbs(file: Path, current: Path) -> Defaults:
     for key, value in table.items():
         if key not in PLACES:
             why = f"{file}: [tool.profkit] {key}: unknown key"
-            raise ProfkitError(why, did_you_mean(key, PLACES))
+            raise ProfkitError(why, suggest_nearest_names(key, PLACES))
         parameter, verbs = PLACES[key]
         checked = verify_and_convert_setting(file, key, value)
         if key == "artifacts":
@@ -85,5 +85,5 @@ def verify_and_convert_setting(file: Path, key: str, value: object) -> Any:
         raise ProfkitError(f"{where}: not a list of names", f'for example {key} = ["{known[0]}"]')
     for name in value:
         if name not in known:
-            raise ProfkitError(f"{where}: {name}: unknown", did_you_mean(name, known))
+            raise ProfkitError(f"{where}: {name}: unknown", suggest_nearest_names(name, known))
     return value

@@ -100,7 +100,7 @@ def read_history_steps(
 ) -> tuple[list[HistoryStep], list[ProfkitError]]:
     """Return the steps of a variant at a case ("": of all), and what cannot be read of the history."""
     from profkit.evidence.history import History
-    from profkit.evidence.noise import compare_consecutive_runs, estimate_spreads
+    from profkit.evidence.noise import compare_consecutive_runs, estimate_spread_by_gpu
 
     kept = History(folder)
     runs, bad_runs = kept.list_runs()
@@ -110,5 +110,5 @@ def read_history_steps(
     for r in runs:
         if variant in ("", r.variant) and case in ("", r.case):
             chosen.append(r)
-    steps = compare_consecutive_runs(chosen, estimate_spreads(runs, twins), ablations)
+    steps = compare_consecutive_runs(chosen, estimate_spread_by_gpu(runs, twins), ablations)
     return steps, [*bad_runs, *bad_twins, *bad_ablations]

@@ -15,7 +15,7 @@ from profkit.errors import ProfkitError
 from profkit.files import make_temporary_folder
 from profkit.program import counts as counting
 from profkit.program.counts import KernelVerdicts
-from profkit.program.ranks import find_main_gpu
+from profkit.program.ranks import find_busiest_gpu_of_process
 from profkit.program.readers import injected
 from profkit.program.timeline import Timeline
 from profkit.program.triage import Triage
@@ -47,22 +47,24 @@ def record_program(
 
 
 def collect_program_counters(
-    command: Sequence[str], answer: Triage, budget: float, report: Path
+    command: Sequence[str], judged_triage: Triage, budget_s: float, report_path: Path
 ) -> KernelVerdicts:
     """Return counters of the groups that matter; why there are none, where there are none."""
-    groups = answer.groups
+    groups = judged_triage.groups
     device = None
-    if len(answer.timeline.processes) > 1:
-        device = find_main_gpu(answer.process)
+    if len(judged_triage.timeline.processes) > 1:
+        device = find_busiest_gpu_of_process(judged_triage.process)
     names = [get_base_name_of_kernel(g.name) for g in counting.choose_groups_to_count(groups)]
     if not names:
         return KernelVerdicts(notes=("no kernel to profile",))
     try:
-        with show_ncu_output(report.with_suffix(".log"), program=False) as words:
-            done = recorder.collect_counters(command, names, report, budget, words, device)
+        with show_ncu_output(report_path.with_suffix(".log"), program=False) as words:
+            done = recorder.profile_second_launches(
+                command, names, report_path, budget_s, words, device
+            )
             print_note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
-            counted = counting.judge_groups_by_counters(report, groups)
-        packed = recorder.compress_report(report)
+            counted = counting.judge_groups_by_counters(report_path, groups)
+        packed = recorder.compress_report(report_path)
     except ProfkitError as error:  # the timeline is an answer too
         print_error(error)
         return KernelVerdicts(notes=(f"no counters were collected: {error.message}",))
@@ -70,7 +72,7 @@ def collect_program_counters(
     if device is None:
         return counted
     text = (
-        f"counters are from rank {answer.process.rank} (GPU {device}); the other ranks waited in "
+        f"counters are from rank {judged_triage.process.rank} (GPU {device}); the other ranks waited in "
         "their collectives, which were not replayed; NCCL's watchdog allows 10 minutes"
     )
     return replace(counted, notes=(*counted.notes, text))

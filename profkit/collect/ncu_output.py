@@ -77,7 +77,7 @@ _FAULTS = (  # (pattern, message, hint)
 )
 
 
-def find_known_fault(output: str) -> ProfkitError | None:
+def explain_known_fault(output: str) -> ProfkitError | None:
     """Return the error that stands for a known fault in the output of ncu; None where there is none."""
     for pattern, message, hint in _FAULTS:
         if match := re.search(pattern, output):
@@ -205,7 +205,7 @@ def make_pattern_case_insensitive(pattern: str) -> str:
     return "".join(out)
 
 
-def list_nvtx_filters(name: str) -> tuple[str, ...]:
+def make_nvtx_filter_options(name: str) -> tuple[str, ...]:
     """Return options of ncu for launches inside of a range, pushed (NAME/) or started and ended (NAME).
 
     The name is DOMAIN@NAME for a range that is not of the default domain.

@@ -57,24 +57,26 @@ class FinishedCommand:
     seconds: float
 
 
-def count_available_cores() -> int:
+def count_usable_cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0))
 
 
-def make_thread_pool(workers: int | None = None, name: str = "") -> ThreadPoolExecutor:
+def make_thread_pool(
+    most_threads: int | None = None, thread_name_prefix: str = ""
+) -> ThreadPoolExecutor:
     """Return a pool of threads; a ProfkitError where memory is limited, and they cannot begin.
 
     A thread without memory ends before it has begun, and CPython waits for it for ever. So as many are
     begun here first, without that wait.
     """
-    most = workers or min(_POOL_MOST, count_available_cores() + 4)
+    most = most_threads or min(_POOL_MOST, count_usable_cores() + 4)
     if is_memory_limited():
-        check_threads_can_start(most)
-    return ThreadPoolExecutor(most, name)
+        require_threads_can_start(most)
+    return ThreadPoolExecutor(most, thread_name_prefix)
 
 
-def check_threads_can_start(count: int) -> None:
+def require_threads_can_start(thread_count: int) -> None:
     """Begin so many threads at a time; a ProfkitError where one does not begin."""
     begun = threading.Semaphore(0)
     may_end = threading.Event()
@@ -84,21 +86,21 @@ def check_threads_can_start(count: int) -> None:
         may_end.wait(_BEGIN)
 
     try:
-        for _ in range(count):
+        for _ in range(thread_count):
             start_new_thread(begin, ())
-        have_begun = all(begun.acquire(timeout=_BEGIN) for _ in range(count))
+        have_begun = all(begun.acquire(timeout=_BEGIN) for _ in range(thread_count))
     except (RuntimeError, MemoryError):  # the system gives no more
         have_begun = False
     finally:
         may_end.set()
     if not have_begun:
         raise ProfkitError(
-            f"{count} threads cannot begin: no memory is left for them",
+            f"{thread_count} threads cannot begin: no memory is left for them",
             "allow more: --max-memory, ulimit -v or ulimit -u",
         )
 
 
-def exit_with_parent() -> None:
+def exit_when_parent_ends() -> None:
     """End this process when the one that started it is gone, however that ended.
 
     A thread looks twice a second: the kernel's own signal for this comes when the parent's thread
@@ -126,12 +128,12 @@ def start_process(command: Sequence[str | Path], **options: object) -> subproces
 
 def run_command(
     command: Sequence[str | Path],
-    timeout: float | None = None,
+    timeout_s: float | None = None,
     env: Mapping[str, str] | None = None,
     echo: Sink | None = None,
     folder: Path | None = None,
 ) -> FinishedCommand:
-    """Run a command, at most `timeout` seconds; its output is copied to `echo` as it comes.
+    """Run a command, at most `timeout_s` seconds; its output is copied to `echo` as it comes.
 
     `folder`: where it runs, if not here.
     """
@@ -153,7 +155,7 @@ def run_command(
     status: int | None = None
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            status = process.wait(timeout)
+            status = process.wait(timeout_s)
     finally:
         end_session(process)
         guard.dismiss()

@@ -126,27 +126,30 @@ def profile_program(
 
 
 def make_launch_filter_options(
-    kernel: str | None, skip: int, count: int | None, nvtx: str | None = None
+    kernel_regex: str | None,
+    skipped_launches: int,
+    most_launches: int | None,
+    nvtx_range: str | None = None,
 ) -> tuple[str, ...]:
     """Return launches of kernels whose name matches, from the skip-th, count of them, in ncu's options.
 
-    `kernel` is a regular expression on the demangled name, as reports and `diagnose --kernel` have it:
-    template arguments are what tells one elementwise kernel from another. None takes every kernel, and
-    every launch for `count`; with `nvtx`, only inside of this range.
+    `kernel_regex` is a regular expression on the demangled name, as reports and `diagnose --kernel`
+    have it: template arguments are what tells one elementwise kernel from another. None takes every
+    kernel, and every launch for `most_launches`; with `nvtx_range`, only inside of this range.
     """
     filters: list[str] = []
-    if kernel is not None:
-        check_kernel_regex(kernel)
-        regex = f"regex:{ncu_output.make_pattern_case_insensitive(kernel)}"
+    if kernel_regex is not None:
+        require_valid_kernel_regex(kernel_regex)
+        regex = f"regex:{ncu_output.make_pattern_case_insensitive(kernel_regex)}"
         filters += ["--kernel-name-base", "demangled", "--kernel-name", regex]
-    if skip:
-        filters += ["--launch-skip", str(skip)]
-    if count is not None:
-        filters += ["--launch-count", str(count)]
-    return (*filters, *(ncu_output.list_nvtx_filters(nvtx) if nvtx else ()))
+    if skipped_launches:
+        filters += ["--launch-skip", str(skipped_launches)]
+    if most_launches is not None:
+        filters += ["--launch-count", str(most_launches)]
+    return (*filters, *(ncu_output.make_nvtx_filter_options(nvtx_range) if nvtx_range else ()))
 
 
-def check_kernel_regex(kernel: str) -> None:
+def require_valid_kernel_regex(kernel: str) -> None:
     """Raise a ProfkitError where --kernel is no regular expression."""
     try:
         re.compile(kernel)
@@ -185,7 +188,7 @@ def _run_ncu(
             "a kernel that hangs shows with profkit check; a long one needs --timeout, "
             "or --set basic, which replays it less often",
         )
-    known = ncu_output.find_known_fault(done.output)
+    known = ncu_output.explain_known_fault(done.output)
     if known and (done.status or not is_file(draft) or isinstance(known, ncu_output.NoCounters)):
         raise known
     ended = ncu_output.find_program_failure(done.output)

@@ -25,8 +25,8 @@ from profkit.files import (
     is_file,
     open_log,
     open_regular_file,
-    replace_when_done,
     resolve_path,
+    write_then_replace,
 )
 
 SOURCE = Path(__file__).parent / "injection.cpp"
@@ -50,7 +50,7 @@ class Cupti:
     library: Path
 
 
-def build_injection_library(folder: Path | None = None) -> Path:
+def build_injection_library(cache_folder: Path | None = None) -> Path:
     """Return the library, compiled if this machine has none of this source and CUPTI.
 
     It is kept in the folder, or in the user's cache.
@@ -64,7 +64,7 @@ def build_injection_library(folder: Path | None = None) -> Path:
     for source in (SOURCE, *headers):
         key.update(source.read_bytes())
     key.update(f"{cupti} {compiler}".encode())
-    target = (folder or find_cache_folder()) / f"injection-{key.hexdigest()[:16]}.so"
+    target = (cache_folder or find_cache_folder()) / f"injection-{key.hexdigest()[:16]}.so"
     if not is_file(target):
         _compile_library(compiler, cupti, target)
     return target
@@ -79,8 +79,8 @@ def _compile_library(compiler: str, cupti: Cupti, target: Path) -> None:
     """Compile the library; a ProfkitError says why it does not compile."""
     command = [compiler, *FLAGS, str(SOURCE), f"-I{cupti.header}", f"-I{cupti.cuda}"]
     command += [str(cupti.library), "-ldl", f"-Wl,-rpath,{cupti.library.parent}", "-o"]
-    with replace_when_done(target) as part:
-        done = process.run_command([*command, part], timeout=300)
+    with write_then_replace(target) as part:
+        done = process.run_command([*command, part], timeout_s=300)
         if done.status is None:
             raise ProfkitError("the timeline's library took five minutes to compile")
         if done.status:
@@ -214,14 +214,14 @@ def _make_recording_environment(folder: Path, window: RecordingWindow) -> dict[s
     return env
 
 
-def _describe_time_limit(command: Sequence[str], window: RecordingWindow, limit: float) -> str:
+def _describe_time_limit(command: Sequence[str], window: RecordingWindow, limit_s: float) -> str:
     """Return which limit ended a program."""
-    asked = window.seconds is not None and limit < window.timeout
+    asked = window.seconds is not None and limit_s < window.timeout
     if asked:
         why = "as --seconds asks"
     else:
         why = "at --timeout"
-    return f"{command[0]} was ended after {limit:g} s, {why}: its timeline ends there"
+    return f"{command[0]} was ended after {limit_s:g} s, {why}: its timeline ends there"
 
 
 def _explain_program_failure(
@@ -249,11 +249,11 @@ BUDGET = 180.0  # seconds; --budget changes it
 _SPECIAL = re.compile(r"([.^$*+?()\[\]{}|\\/])")
 
 
-def collect_counters(
+def profile_second_launches(
     command: Sequence[str],
     kernels: Sequence[str],
     report: Path,
-    budget: float = BUDGET,
+    budget_s: float = BUDGET,
     echo: process.Sink | None = None,
     device: int | None = None,
 ) -> profiler.CollectedReport:
@@ -269,7 +269,7 @@ def collect_counters(
     there: tuple[str, ...] = ()
     if device is not None:
         there = ("--devices", str(device))
-    options = profiler.CollectOptions("full", "all", budget, (*once, *named, *there))
+    options = profiler.CollectOptions("full", "all", budget_s, (*once, *named, *there))
     return profiler.profile_program(command, report, tools.require_tool("ncu"), options, echo)
 
 
@@ -278,7 +278,11 @@ def compress_report(report: Path) -> Path:
     import zstandard
 
     target = report.with_suffix(".ncu-repz")
-    with open_regular_file(report) as raw, replace_when_done(target) as part, open_log(part) as out:
+    with (
+        open_regular_file(report) as raw,
+        write_then_replace(target) as part,
+        open_log(part) as out,
+    ):
         zstandard.ZstdCompressor(level=6).copy_stream(raw, out)
     report.unlink()
     return target

@@ -18,9 +18,9 @@ from typing import Any
 from profkit.collect.process import Tool
 from profkit.errors import ProfkitError
 from profkit.files import (
+    get_path_status,
     is_executable,
     list_folder,
-    look_at,
     read_json,
     resolve_path,
     write_text,
@@ -67,18 +67,18 @@ def require_tool(name: str) -> Path:
     return path
 
 
-def require_tool_with_version(name: str, cache: Path) -> Tool:
-    """Return a tool that must be there; its version, kept in the folder `cache`, but of ninja."""
+def require_tool_with_version(name: str, cache_folder: Path) -> Tool:
+    """Return a tool that must be there; its version, kept in the folder `cache_folder`, but of ninja."""
     path = require_tool(name)
     if name not in _VERSION:
         return Tool(path, None)
-    state = look_at(path)
+    state = get_path_status(path)
     changed = ""
     if state:
         changed = f"{state.st_size}:{state.st_mtime_ns}"
     key = f"{resolve_path(path)}:{changed}"
-    memory = cache / "tools.json"
-    known = read_cached_json(memory)
+    memory = cache_folder / "tools.json"
+    known = read_cached_object(memory)
     if key not in known:
         known[key] = read_tool_version(name, path)
         write_text(memory, json.dumps(known, indent=1))
@@ -99,7 +99,7 @@ def read_tool_version(name: str, path: Path) -> str | None:
     return None
 
 
-def read_cached_json(path: Path) -> dict[str, Any]:
+def read_cached_object(path: Path) -> dict[str, Any]:
     """Return what was kept in a file; empty where there is none, or it is no object."""
     try:
         known = read_json(path)

@@ -15,14 +15,14 @@ from profkit.records.ablation import AblationRecord, MeasuredAblation
 from profkit.records.record import Record
 
 
-def find_matching_ablation(record: Record | None, device: str | None) -> AblationRecord | None:
+def find_matching_ablation(record: Record | None, report_gpu: str | None) -> AblationRecord | None:
     """Return a record's ablation, if it is of one kernel and of the GPU that the report is of."""
     if record is None or record.ablation is None:
         return None
     found = AblationRecord.from_record(record.ablation)
     if found is None or len(found.kernels) != 1:
         return None  # of several kernels, none is as much faster as all of them together
-    if device and found.gpu and device != found.gpu:
+    if report_gpu and found.gpu and report_gpu != found.gpu:
         return None
     return found
 

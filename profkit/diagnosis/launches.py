@@ -21,7 +21,7 @@ from profkit.diagnosis.rule import (
 )
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import (
-    clear_finding_without_expected_gain,
+    clear_negligible_finding,
     convert_to_number_or_nan,
     judge_launch,
     make_clear_finding,
@@ -32,7 +32,7 @@ from profkit.judge import NOT_PRICED
 from profkit.model.launch import Launch, is_impossible_value
 from profkit.records.record import Record, read_record_beside
 from profkit.reports import figures
-from profkit.reports.frame import drop_file_status_attribute, list_frame_rows
+from profkit.reports.frame import drop_file_status_attribute, list_frame_rows_as_dicts
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from profkit.reports.addresses import Layouts
     from profkit.reports.frame import ReportLaunches, Reports
     from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest
+    from profkit.units import Seconds
 
 Dims = tuple[int, int, int]
 LINES = 3  # of source that a finding names unless more are asked for
@@ -104,7 +105,7 @@ class JudgedLaunch:
     lead_is_left_out: bool = False  # what found the verdict's cause was ignored, as somebody asked
 
     @property
-    def time(self) -> float:
+    def time(self) -> Seconds:
         """Return duration under ncu in s; NaN when not collected, or when no launch takes that long."""
         time = self.values.get("time", nan)
         return nan if is_impossible_value("time", time) else time
@@ -144,7 +145,7 @@ class LaunchRow:
         return sorted(known)
 
     @property
-    def total(self) -> float:
+    def total(self) -> Seconds:
         """Return the sum of the durations that are known, in s."""
         return sum(self.known_times_sorted)
 
@@ -166,11 +167,11 @@ class LaunchRow:
             self.median_launch.diagnosis.estimate_least_saved_time(self.total)
         )
 
-    def leads_with_uncollected_cause(self, total: float) -> bool:
+    def leads_with_uncollected_cause(self, total_seconds: float) -> bool:
         """Return whether it takes most of a total and what would tell its cause was not collected."""
         said = self.median_launch.diagnosis
         unknown = isnan(said.estimate_saved_time(self.total)) and bool(said.missing)
-        return unknown and self.median_launch.status == "ok" and self.total > MOST * total
+        return unknown and self.median_launch.status == "ok" and self.total > MOST * total_seconds
 
     @property
     def median_launch(self) -> JudgedLaunch:
@@ -215,7 +216,7 @@ def _judge_launches_of_report(part: ReportLaunches) -> Iterator[JudgedLaunch]:
         known = speedup if isfinite(speedup) else None
         rules.setdefault(launch, []).append(NvidiaRule(rule, title, message, known, scope))
     record = read_record_beside(part.file.path)
-    for run, values in zip(part.iterate_launches(), part.iterate_metrics(), strict=True):
+    for run, values in zip(part.iterate_launches(), part.iterate_metric_rows(), strict=True):
         nvidia = tuple(rules.get(run["launch"], ()))
         diagnosis = judge_launch(run)
         if record and record.ablation:
@@ -255,9 +256,9 @@ def _make_judged_launch(
 
 
 def group_and_rank_launches(
-    launches: Iterable[JudgedLaunch], *, every: bool = False
+    launches: Iterable[JudgedLaunch], *, one_row_per_launch: bool = False
 ) -> list[LaunchRow]:
-    """Return alike launches in one row each, or with `every` one row per launch.
+    """Return alike launches in one row each, or with `one_row_per_launch` one row per launch.
 
     The rows come by the time that fixing the finding they are shown with should save, then by
     their time; in front a saving that is sure, where the largest one may be nothing, and before that
@@ -266,7 +267,7 @@ def group_and_rank_launches(
     alike: dict[tuple[Any, ...], list[JudgedLaunch]] = {}
     for n, run in enumerate(launches):
         key = (run.report, run.kernel, run.grid, run.block, run.status, *_make_build_key(run))
-        alike.setdefault((*key, n) if every else key, []).append(run)
+        alike.setdefault((*key, n) if one_row_per_launch else key, []).append(run)
     rows = []
     total = 0.0
     for group in alike.values():
@@ -335,7 +336,7 @@ def judge_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> list[Judge
     """Judge every launch of a frame; with source lines where its report is still there."""
     launches = []
     places = []  # of the launches whose report is still there
-    for place, row in enumerate(list_frame_rows(runs)):
+    for place, row in enumerate(list_frame_rows_as_dicts(runs)):
         also = UserRuleColumns(row) if rules else None
         diagnosis = judge_launch(row, rules, also)
         values = {}
@@ -445,26 +446,32 @@ def _read_raw_counters(report: str) -> dict[int, dict[str, Any]]:
 
 
 def add_source_lines(
-    runs: Sequence[JudgedLaunch], count: int | None = None, listed: int = 0, around: int = 0
+    runs: Sequence[JudgedLaunch],
+    most_lines_per_finding: int | None = None,
+    most_sampled_lines: int = 0,
+    context_lines: int = 0,
 ) -> list[JudgedLaunch]:
     """Return the launches with the source lines of their firing findings.
 
-    `count`: at most so many lines a finding; when None three, and a report whose machine code is
-    damaged is left without, which is an error where a number was asked for. `listed`: also the launch's
-    own lines with the most samples, at most so many; `around`: and behind them so many lines of code
-    before and after each. A ProfkitError where a report cannot be read.
+    `most_lines_per_finding`: at most so many lines a finding; when None three, and a report whose
+    machine code is damaged is left without, which is an error where a number was asked for.
+    `most_sampled_lines`: also the launch's own lines with the most samples, at most so many;
+    `context_lines`: and behind them so many lines of code before and after each. A ProfkitError where a
+    report cannot be read.
     """
     from profkit.reports.hotlines import answer_line_requests
 
-    most = LINES if count is None else count
+    most = LINES if most_lines_per_finding is None else most_lines_per_finding
     lined = list(runs)
     places, asked = [], []  # of the launches that have something to ask for
     for place, run in enumerate(runs):
-        request = _make_lines_request(run, most, listed, around)
+        request = _make_lines_request(run, most, most_sampled_lines, context_lines)
         if request.counters or request.sampled:
             places.append(place)
             asked.append(request)
-    answers = answer_line_requests(asked, strict=count is not None)
+    answers = answer_line_requests(
+        asked, is_unread_code_an_error=most_lines_per_finding is not None
+    )
     for place, answer in zip(places, answers, strict=True):
         lined[place] = _add_answered_lines(runs[place], answer)
     return lined
@@ -568,7 +575,7 @@ def _correct_gain_of_unfused_arithmetic(
             judged = make_clear_finding(rule, finding.note, BY_ID[rule].title)
             if asked:
                 priced = replace(finding, saving=asked[1])
-                judged = clear_finding_without_expected_gain(BY_ID[rule], priced, leading)
+                judged = clear_negligible_finding(BY_ID[rule], priced, leading)
         if judged.status == "fires":
             fires.append(judged)
         else:
@@ -604,7 +611,7 @@ def _price_unused_sectors_without_gathers(
     rest = Launch({**run.values, "excess_sectors": waste * (1 - share)})
     asked = BY_ID[finding.rule].evaluate_launch(rest)
     saving = asked[1] if asked else NOT_PRICED
-    part = figures.share(share)
+    part = figures.format_share(share)
     why = f"{part} of them at gathers (an index loaded just before), which a layout cannot fix"
     cause = f"{finding.cause}; {why}"
     advice = finding.advice if asked else _GATHERS
@@ -661,7 +668,7 @@ def _get_call_of_inlined_line(line: CounterLine) -> Caller | None:
     return Caller(call.file, call.line, call.share)
 
 
-def make_launch_lines_frame(report: str | Path, launch: int = 0, count: int = 10) -> DataFrame:
+def make_launch_lines_frame(report: str | Path, launch: int = 0, most_lines: int = 10) -> DataFrame:
     """Do `pk.lines` of one launch; a ProfkitError where the report cannot be read or has it not.
 
     No rows for findings that happen at no line, or whose counter was not collected.
@@ -674,7 +681,7 @@ def make_launch_lines_frame(report: str | Path, launch: int = 0, count: int = 10
     # The reader of lines says which of them cannot be read or is not there.
     there = 0 <= launch < len(runs)
     if there:
-        asked = _make_lines_request(runs[launch], count, 0, 0)
+        asked = _make_lines_request(runs[launch], most_lines, 0, 0)
     else:
         asked = LinesRequest(path, launch)
     answer = answer_line_requests([asked])[0].counters

@@ -5,17 +5,17 @@ from __future__ import annotations
 from os.path import basename
 
 from profkit.reports.addresses import Layout, Layouts
-from profkit.reports.figures import counted, share
+from profkit.reports.figures import format_counted, format_share
 
 WORD, LINE = 4, 128  # bytes of a bank, and of all of them
 MOST = 0.5  # of the conflicts, from which nothing else needs to be said
 
 
-def write_layout_advice(layouts: Layouts, usual: str) -> str:
+def write_layout_advice(layouts: Layouts, usual_advice: str) -> str:
     """Return layouts without conflicts as advice; the usual one too where they are not most of it."""
     sentences = [say_layout(layout) for layout in layouts.found]
     if sum(layout.share for layout in layouts.found) < MOST:
-        sentences.append(usual)
+        sentences.append(usual_advice)
     return " ".join(sentences)
 
 
@@ -27,11 +27,12 @@ def say_layout(layout: Layout) -> str:
     if layout.file and layout.called_at:
         call = layout.called_at
         where += f", called from {basename(call.file)}:{call.line}"
-    accesses = counted(layout.accesses, "access", "accesses")
-    warps = counted(layout.warps, "warp", "warps")
+    accesses = format_counted(layout.accesses, "access", "accesses")
+    warps = format_counted(layout.warps, "warp", "warps")
     return (
         f"{_describe_layout_change(layout)}: {layout.before:.3g} wavefronts per request become "
-        f"{layout.after:.3g}{where}. That is {share(layout.share)} of the conflicts, computed from the "
+        f"{layout.after:.3g}{where}. That is {format_share(layout.share)} of the conflicts, computed "
+        "from the "
         f"addresses of all lanes of {warps} at {accesses}, which agree with the counters."
     )
 

@@ -118,7 +118,7 @@ def read_rule_page(rule: str) -> WrittenPage:
     from profkit.diagnosis.rules import BY_ID
 
     known = BY_ID.get(rule)
-    page = parse_page(known.page) if known and known.page else read_named_page(f"{rule}.md")
+    page = parse_rule_page(known.page) if known and known.page else read_named_page(f"{rule}.md")
     if page.before is None or page.after is None or not page.false_alarms:
         raise ProfkitError(f"{rule}.md: a part is missing", "Before, After, False alarms")
     return page
@@ -134,10 +134,10 @@ def read_page(file: Path) -> WrittenPage:
     """Return the page in a file."""
     if not is_file(file):
         raise ProfkitError(f"there is no page {file.name}", "write it; its neighbours say how")
-    return parse_page(file.read_text("utf-8"))
+    return parse_rule_page(file.read_text("utf-8"))
 
 
-def parse_page(text: str) -> WrittenPage:
+def parse_rule_page(text: str) -> WrittenPage:
     """Return the page that a text says."""
     hardware, *rest = re.split(r"^## (.+)\n", text, flags=re.M)
     parts = dict(zip(rest[::2], rest[1::2], strict=True))

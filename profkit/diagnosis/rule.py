@@ -19,6 +19,7 @@ from profkit.model.scenario import Expectation, Fix, estimate_gain_of_fixes, get
 
 if TYPE_CHECKING:
     from profkit.reports.addresses import Layouts
+    from profkit.units import Factor, Seconds
 
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
 
@@ -96,7 +97,7 @@ class LaunchFinding(Finding):
         return self.status == "fires" and not self.note
 
     @property
-    def gain(self) -> float | None:
+    def gain(self) -> Factor | None:
         """Return the bound on the speed-up (1.8: at most 1.8 times faster); None where there is none."""
         return self.saving.bound
 
@@ -106,14 +107,14 @@ class LaunchFinding(Finding):
         return get_expectation(self.saving)
 
     @property
-    def measured_reachable_gain(self) -> float | None:
+    def measured_reachable_gain(self) -> Factor | None:
         """Return the speed-up that was measured and that a fix could reach; None: not measured."""
         if self.measured and self.measured.reachable:
             return self.measured.gain
         return None
 
     @property
-    def ranking_gain(self) -> float:
+    def ranking_gain(self) -> Factor:
         """Return the speed-up to rank by: measured, expected, else the bound.
 
         1 at a roof or without any.
@@ -302,7 +303,7 @@ class Diagnosis:
                 return finding
         return None
 
-    def estimate_saved_time(self, time: float) -> float:
+    def estimate_saved_time(self, launch_seconds: float) -> Seconds:
         """Return the seconds of a launch this long that fixing its leading finding should save.
 
         Where the interval is too wide for a number, that is its low end. 0 at a roof; NaN when the
@@ -310,21 +311,21 @@ class Diagnosis:
         said of this one.
         """
         if self.top and self.top.measured_reachable_gain is not None:
-            return time * (1 - 1 / max(self.top.measured_reachable_gain, 1.0))
+            return launch_seconds * (1 - 1 / max(self.top.measured_reachable_gain, 1.0))
         if self.top is None or (self.top.expect is None and not self.top.at_roof):
             return nan
         if self.top.expect and self.top.expect.is_wide:
-            return time * (1 - 1 / max(self.top.expect.low, 1.0))
+            return launch_seconds * (1 - 1 / max(self.top.expect.low, 1.0))
         if self.top.expect:
-            return time * (1 - 1 / max(self.top.expect.gain, 1.0))
-        return 0.0 * time
+            return launch_seconds * (1 - 1 / max(self.top.expect.gain, 1.0))
+        return 0.0 * launch_seconds
 
-    def estimate_least_saved_time(self, time: float) -> float:
+    def estimate_least_saved_time(self, launch_seconds: float) -> Seconds:
         """Return the seconds that fixing the leading finding should save at least: its low end."""
         top = self.top
         if top is None or top.measured_reachable_gain is not None or top.expect is None:
-            return self.estimate_saved_time(time)
-        return time * (1 - 1 / max(top.expect.low, 1.0))
+            return self.estimate_saved_time(launch_seconds)
+        return launch_seconds * (1 - 1 / max(top.expect.low, 1.0))
 
     @property
     def label(self) -> str:

@@ -35,7 +35,7 @@ from profkit.model.launch import Launch, Missing, NotCollected, measure_idleness
 from profkit.model.resources import (
     RESOURCES,
     ResourceUse,
-    find_next_limit,
+    find_busiest_resource_but,
     list_resource_uses,
     measure_busiest_full_l2_slice,
 )
@@ -47,7 +47,7 @@ from profkit.model.scenario import (
     expect_less_of_unexplained_wait,
     get_expectation,
 )
-from profkit.reports.figures import share
+from profkit.reports.figures import format_share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import FEWEST
 
@@ -99,8 +99,8 @@ def _choose_bound(facts: _Facts, launch: Launch) -> Diagnosis:
             # One hot slice: every average reads near zero while all warps are in its queue.
             return Diagnosis("memory", "atomics", hot.cause)
     # Without both halves of the machine a full unit may go unseen.
-    units = launch.known("dram_busy", "l2_cache_busy", "l1_busy", "issue_busy")
-    if not (units or launch.known("memory_busy")):
+    units = launch.has_collected("dram_busy", "l2_cache_busy", "l1_busy", "issue_busy")
+    if not (units or launch.has_collected("memory_busy")):
         return _judge_from_few_throughputs(launch, facts.usages)
     return _judge_latency(launch, facts.usages)
 
@@ -128,7 +128,10 @@ def _judge_from_few_throughputs(launch: Launch, usages: Sequence[ResourceUse]) -
     halves: tuple[tuple[Bound, str], ...] = (("memory", "memory_busy"), ("compute", "sm_busy"))
     for bound, whole in halves:
         if launch.get(whole, 0.0) >= BUSY:
-            text = f"{bound} throughput at {share(launch[whole])} of peak; its units were not collected"
+            text = (
+                f"{bound} throughput at {format_share(launch[whole])} of peak; its units were not "
+                "collected"
+            )
             return Diagnosis(bound, None, text, missing=lack)
     if not usages:
         text = "no throughput was collected, so nothing says how busy the machine was"
@@ -153,7 +156,7 @@ def _judge_launch_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
                 gains[rule.shape] = cost or 1 / max(measure_idleness(launch).busiest, 0.001)
     if not gains:
         return None, 1.0
-    after = find_next_limit(launch)
+    after = find_busiest_resource_but(launch)
     full = 1 / after.room if after else 0.0
     whole = 1.0
     if "sm_active" in launch:
@@ -165,16 +168,16 @@ def _judge_launch_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
 def _judge_units_near_peak(near: list[ResourceUse], launch: Launch) -> Diagnosis:
     first = _choose_causing_unit(near)
     group, limiter = first.resource.group, first.resource.limiter
-    text = f"{limiter} at {share(first.elapsed)} of peak"
+    text = f"{limiter} at {format_share(first.elapsed)} of peak"
     is_full = first.elapsed >= first.resource.peak.sure
     for other in near:
         if other.resource.group != group and other.share >= AS_GOOD_AS * first.share:
             second = other.resource.limiter
-            text += f" and {second} at {share(other.elapsed)}: both near what they reach"
+            text += f" and {second} at {format_share(other.elapsed)}: both near what they reach"
             return Diagnosis("balanced", f"{limiter}+{second}", text, is_full=is_full)
     for other in near:
         if other is not first and other.resource.group == group:
-            text += f"; {other.resource.limiter} at {share(other.elapsed)}"
+            text += f"; {other.resource.limiter} at {format_share(other.elapsed)}"
             break
     else:
         if first.share < first.resource.peak.sure and "stall_selected" in launch:
@@ -200,11 +203,11 @@ def _choose_causing_unit(near: list[ResourceUse]) -> ResourceUse:
 
 def _judge_latency(launch: Launch, usages: Sequence[ResourceUse]) -> Diagnosis:
     busiest = sorted(usages, key=lambda u: -u.elapsed)[:2]
-    full = " and ".join(f"{u.resource.limiter} {share(u.elapsed)}" for u in busiest)
+    full = " and ".join(f"{u.resource.limiter} {format_share(u.elapsed)}" for u in busiest)
     text = f"nothing is near its peak (busiest: {full})"
     hot = measure_busiest_full_l2_slice(launch)
     if hot > 0:
-        text += f", but one slice of L2 is at {share(hot)}: all blocks access few addresses"
+        text += f", but one slice of L2 is at {format_share(hot)}: all blocks access few addresses"
     try:
         state, part = next(iter(list_stall_shares(launch).items()))
     except NotCollected:
@@ -213,7 +216,10 @@ def _judge_latency(launch: Launch, usages: Sequence[ResourceUse]) -> Diagnosis:
         if few < FEWEST:
             why += f"; {few:.0f} samples are too few to tell"
         return Diagnosis("latency", None, text, missing=(Missing("WarpStateStats", why),))
-    text += f", and the warps spend {share(part)} of their time waiting for {say_waiting(state, launch)}"
+    text += (
+        f", and the warps spend {format_share(part)} of their time waiting for "
+        f"{say_waiting(state, launch)}"
+    )
     return Diagnosis("latency", state, text)
 
 
@@ -241,7 +247,7 @@ def _find_bound_across_border(
     said = f"SMs that never idle would give {facts.worth:.3g}x; {side} {WORTH:.3g}x"
     if nearest >= 0:
         use = facts.usages[nearest]
-        said = f"with {use.resource.limiter} {side} {share(use.elapsed * turned)}"
+        said = f"with {use.resource.limiter} {side} {format_share(use.elapsed * turned)}"
     return NearBorder(other, abs(turned - 1), f"{said} the verdict would be {other}")
 
 
@@ -264,7 +270,7 @@ def _scale_figure(facts: _Facts, figure_index: int, factor: float, launch: Launc
     if figure_index < 0:
         return replace(facts, worth=facts.worth * factor)
     usages = list(facts.usages)
-    usages[figure_index] = usages[figure_index].scale_share(factor, launch)
+    usages[figure_index] = usages[figure_index].copy_with_scaled_share(factor, launch)
     return replace(facts, usages=tuple(usages))
 
 
@@ -290,15 +296,15 @@ Asked = tuple[LaunchRule, LaunchFinding]  # a rule and what it says of the launc
 
 def judge_launch(
     values: Mapping[str, Any],
-    more: Sequence[LaunchRule] = (),
-    also: Mapping[str, float] | None = None,
+    extra_rules: Sequence[LaunchRule] = (),
+    extra_metrics: Mapping[str, float] | None = None,
 ) -> Diagnosis:
     """Return the verdict on one launch with its findings, in the order of Diagnosis.findings.
 
     `values`: short metric name -> SI value, NaN or absent when not collected. Of the other keys (the
     identity columns of a frame's row) only status and ncu_version are looked at: what that ncu does not
-    count is not asked for. `more`: rules of one's own, asked like profkit's; `also`: what these may
-    index besides the metrics: numbers by any name, NaN not collected.
+    count is not asked for. `extra_rules`: rules of one's own, asked like profkit's; `extra_metrics`:
+    what these may index besides the metrics: numbers by any name, NaN not collected.
     """
     if (values.get("status") or "ok") != "ok":
         return Diagnosis("unknown", None, FAILED, missing=(Missing("", FAILED),))
@@ -308,7 +314,7 @@ def judge_launch(
             metrics[k] = convert_to_number_or_nan(v)
     launch = Launch(metrics)
     try:
-        return _judge_launch_with_metrics(launch, metrics, values, more, also)
+        return _judge_launch_with_metrics(launch, metrics, values, extra_rules, extra_metrics)
     except ArithmeticError as error:
         # Each value may be possible, and all of them together not.
         why = f"the counters of this launch contradict each other: {error}"
@@ -336,7 +342,7 @@ def _judge_launch_with_metrics(
     ncu = str(values.get("ncu_version") or "")
     asked = _mark_findings_at_roof(_evaluate_all_rules(launch, wider, more, ncu), room)
     lead = _choose_leading_rules(verdict, asked)
-    findings = [clear_finding_without_expected_gain(rule, found, lead) for rule, found in asked]
+    findings = [clear_negligible_finding(rule, found, lead) for rule, found in asked]
     ordered = _expect_less_of_unexplained_wait(_sort_findings(findings, lead))
     marked = _mark_symptoms_of_leading_cause(ordered, verdict)
     told = tuple(_say_what_ceiling_of_wait_is_of(finding, launch) for finding in marked)
@@ -473,7 +479,8 @@ def _say_what_ceiling_of_wait_is_of(finding: LaunchFinding, launch: Launch) -> L
         with suppress(NotCollected):
             if goes > MORE_THAN_THE_WAIT * measure.of(launch):
                 more = (
-                    f"; a fix can save up to {share(goes)} of the time, as other waits may end too"
+                    f"; a fix can save up to {format_share(goes)} of the time, as other waits may end "
+                    "too"
                 )
                 return replace(finding, cause=finding.cause + more)
     return finding
@@ -607,12 +614,12 @@ def _parse_version(version: str) -> tuple[int, ...]:
 NO_ROOM = 0.01  # of the time: two runs of one kernel differ by more
 
 
-def say_distance_from_roof(room: float) -> str:
+def say_distance_from_roof(headroom_factor: float) -> str:
     """Return how near to the hardware's limit a launch is, and what the rest of the way is worth."""
-    left = 1 - 1 / room
+    left = 1 - 1 / headroom_factor
     if left < NO_ROOM:
         return "no kernel on record reaches a higher rate"
-    return f"at the best rate on record the same work would take {share(left)} less time"
+    return f"at the best rate on record the same work would take {format_share(left)} less time"
 
 
 def _mark_findings_at_roof(answers_of_rules: list[Asked], room: float | None) -> list[Asked]:
@@ -636,7 +643,7 @@ def _mark_findings_at_roof(answers_of_rules: list[Asked], room: float | None) ->
     return marked
 
 
-def clear_finding_without_expected_gain(
+def clear_negligible_finding(
     rule: LaunchRule, finding: LaunchFinding, lead: list[str]
 ) -> LaunchFinding:
     """Return the finding, or clear where nothing is to be expected of it that a clock would show.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from profkit.records.ablation import WORTH, AblationRecord, MeasuredAblation
 from profkit.records.record import Record
-from profkit.reports.figures import seconds, speedup
+from profkit.reports.figures import format_seconds, format_speedup
 
 IsGoneAndWhy = tuple[bool | None, str]  # None: it is not known
 
@@ -84,8 +84,8 @@ def describe_changed_ablation_gains(before: Record | None, after: Record | None)
             continue
         if max(row.sure_gain, later.sure_gain) >= WORTH:
             yield (
-                f"ablated: without {row.title} {speedup(row.gain)} before the change, "
-                f"{speedup(later.gain)} after it"
+                f"ablated: without {row.title} {format_speedup(row.gain)} before the change, "
+                f"{format_speedup(later.gain)} after it"
             )
     for said in dearer.values():
         yield f"ablated: {said}"
@@ -113,7 +113,7 @@ def describe_causes_that_cost_more(
         sure_gain = row.sure_gain or 1.0
         cost, highest = most[row.ablation]
         if sure_gain >= WORTH and row.base * (1 - 1 / sure_gain) > highest:
-            now = seconds(row.base * (1 - 1 / row.gain))
+            now = format_seconds(row.base * (1 - 1 / row.gain))
             said[row.ablation] = f"{row.title} cost {now} of a call, {_say_cost(cost)} before"
     return said
 
@@ -121,7 +121,7 @@ def describe_causes_that_cost_more(
 def _say_cost(cost: float) -> str:
     if cost <= 0:
         return "nothing"
-    return seconds(cost)
+    return format_seconds(cost)
 
 
 def judge_fix_by_ablation(rule: str, before: Record | None, after: Record | None) -> IsGoneAndWhy:
@@ -131,13 +131,13 @@ def judge_fix_by_ablation(rule: str, before: Record | None, after: Record | None
     if now is None or row is None or row.sure_gain < WORTH:
         return None, ""
     later = _find_ablation_of_largest_reachable_gain(now, rule)
-    said = f"removing it brought {speedup(row.gain)}"
+    said = f"removing it brought {format_speedup(row.gain)}"
     if later is None:
         refused = {refusal.ablation: refusal.code for refusal in now.refused}
         if refused.get(row.ablation) == _ABSENT:
             return True, f"{said}, and there is nothing left of it"
         return None, ""
-    because = f"{said}, and brings {speedup(later.gain)} now"
+    because = f"{said}, and brings {format_speedup(later.gain)} now"
     if later.gain < _NOTHING:
         return True, because
     return (False if later.sure_gain >= WORTH else None), because

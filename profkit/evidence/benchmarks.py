@@ -257,21 +257,23 @@ def read_nvbench_sample_file(
     raise ValueError(f"{named}: no such file of samples next to it")
 
 
-def judge_benchmarks(base: Path, head: Path, strict: bool = False) -> GateReport:
+def judge_benchmarks(
+    base_file: Path, head_file: Path, are_undecided_failures: bool = False
+) -> GateReport:
     """Return what moved from one result to another.
 
     Raises:
         ProfkitError: One cannot be read, or they are of two tools.
     """
-    before, after = read_benchmarks(base), read_benchmarks(head)
+    before, after = read_benchmarks(base_file), read_benchmarks(head_file)
     if before.tool != after.tool:
-        raise ProfkitError(f"{base} is of {before.tool}, {head} of {after.tool}", TAKES)
+        raise ProfkitError(f"{base_file} is of {before.tool}, {head_file} of {after.tool}", TAKES)
     if not before.runs and not after.runs:
-        raise ProfkitError(f"{base} and {head}: no benchmark in either", TAKES)
+        raise ProfkitError(f"{base_file} and {head_file}: no benchmark in either", TAKES)
     subjects = []
     for name in sorted({*before.runs, *after.runs}):
         subjects.append(judge_benchmark(name, before.runs, after.runs, before.tool))
-    return make_gate_report(subjects, strict=strict)
+    return make_gate_report(subjects, strict=are_undecided_failures)
 
 
 def judge_benchmark(

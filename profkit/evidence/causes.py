@@ -26,7 +26,7 @@ from profkit.records.store import Document
 MOST_OF_IT = 0.5
 
 
-class GainEstimate(Document, frozen=True, kw_only=True):
+class EstimateAndGain(Document, frozen=True, kw_only=True):
     """The gain that BEFORE's diagnosis expected of a fix, and the one that was measured."""
 
     rule: str = ""  # the finding that is gone or smaller
@@ -59,7 +59,7 @@ class ChangeCause(Document, frozen=True, kw_only=True):
 
 def compare_estimate_with_gain(
     launch: LaunchChange, before: Diagnosis, time_comparison: TimeComparison | None
-) -> GainEstimate | None:
+) -> EstimateAndGain | None:
     """Return the estimate for the finding that the change fixed; None where it fixed none."""
     if (
         time_comparison is None
@@ -75,7 +75,7 @@ def compare_estimate_with_gain(
         if finding is None or finding.expect is None:
             continue
         expect, measured = finding.expect, time_comparison.speedup.median
-        return GainEstimate(
+        return EstimateAndGain(
             rule=change.rule,
             state=change.state,
             expected=expect.gain,

@@ -60,7 +60,7 @@ def resolve_commit_or_keep_name(folder: Path, name: str) -> str:
 ReadHashes = Callable[[Path], Mapping[str, str]]
 
 
-def list_committed_versions(folder: Path, read_hashes: ReadHashes) -> Read[list[HistoryRun]]:
+def list_committed_records(folder: Path, read_hashes: ReadHashes) -> Read[list[HistoryRun]]:
     """Return every version of every run record in the log of a folder of artifacts, oldest first.
 
     Of a record that does not say which code was measured, the commit is that of the code with the

@@ -20,7 +20,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence import counters, stats
 from profkit.evidence.causes import (
     ChangeCause,
-    GainEstimate,
+    EstimateAndGain,
     compare_estimate_with_gain,
     find_cause_of_time_change,
 )
@@ -109,7 +109,7 @@ class RunComparison(Document, frozen=True, kw_only=True):
     # what processes are taken to differ by; None where both were timed in one
     between_processes: BetweenProcesses | None = None
     # what BEFORE's diagnosis expected of the fix, and what was measured; of one launch, timed
-    estimate: GainEstimate | None = None
+    estimate: EstimateAndGain | None = None
     # the finding that explains why the time changed; of one launch, where one does
     cause: ChangeCause | None = None
     launches: tuple[LaunchChange, ...] = ()  # launch by launch; empty without reports of both
@@ -171,7 +171,7 @@ def _explain_gain_of_single_launch(
     pairs: Sequence[tuple[Row, Row]],
     launches: Sequence[LaunchChange],
     time: TimeComparison | None,
-) -> tuple[GainEstimate | None, ChangeCause | None]:
+) -> tuple[EstimateAndGain | None, ChangeCause | None]:
     """Return how the estimate for a single launch came out, and what explains its change."""
     if len(launches) != 1:
         return None, None

@@ -15,7 +15,7 @@ from profkit.evidence.ablated import describe_changed_ablation_gains
 from profkit.records.parts import GpuState, NcuRun
 from profkit.records.record import Record, suggest_run_command
 from profkit.records.store import Document
-from profkit.reports.figures import seconds
+from profkit.reports.figures import format_seconds
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Run
@@ -247,7 +247,7 @@ def list_comparison_notes(before: Run, after: Run) -> list[str]:
         notes.append(UNLIKE_NAMES)
     counts = len(before.usable), len(after.usable)
     if counts[0] != counts[1] and all(counts):
-        sums = [seconds(float(run.usable["time"].sum())) for run in (before, after)]
+        sums = [format_seconds(float(run.usable["time"].sum())) for run in (before, after)]
         notes.append(
             f"{counts[0]} and {counts[1]} launches, together {sums[0]} and {sums[1]} under ncu"
         )

@@ -22,7 +22,7 @@ from profkit.judge import Status
 from profkit.model.launch import Launch, NotCollected
 from profkit.model.resources import RESOURCES
 from profkit.records.store import Document, Unprinted
-from profkit.reports.figures import quantities, quantity, speedup
+from profkit.reports.figures import format_speedup, format_value_with_unit, format_values_with_unit
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
@@ -137,13 +137,16 @@ class CauseAmounts(Document, frozen=True, kw_only=True):
         Where a share went another way than the time that is judged, that time comes first: a share
         can rise because the launch became shorter, and that is said.
         """
-        numbers = quantities((self.before, self.after), self.unit)
+        numbers = format_values_with_unit((self.before, self.after), self.unit)
         said = f"{' -> '.join(numbers)} {self.what}"
         if numbers[0] == numbers[1]:
             said = f"{numbers[0]} {self.what}, as before"
         if isnan(self.cycles_before) or isnan(self.cycles_after):
             return said
-        cycles = f"{quantity(self.cycles_before, '')} -> {quantity(self.cycles_after, '')} cycles"
+        cycles = (
+            f"{format_value_with_unit(self.cycles_before, '')} -> "
+            f"{format_value_with_unit(self.cycles_after, '')} cycles"
+        )
         if self.is_share_against_cycles:
             share = "smaller share of a longer launch"
             if self.after > self.before:
@@ -656,8 +659,8 @@ def judge_metric_prediction(
     if any(map(isnan, pair)):
         because = f"{move.metric} was not collected"
         return HeaderPrediction(rule=prediction, said=kind, because=because)
-    was, now = quantities(pair, CATALOGUE[move.metric].unit)
+    was, now = format_values_with_unit(pair, CATALOGUE[move.metric].unit)
     factor = compute_factor_of_change(*pair)
-    because = f"{was} -> {now}" + (f", {speedup(factor)}" if factor < inf else "")
+    because = f"{was} -> {now}" + (f", {format_speedup(factor)}" if factor < inf else "")
     kept = move.is_fulfilled_by_values(*pair) == (kind == "moves")
     return HeaderPrediction(rule=prediction, said=kind, kept=kept, because=because)

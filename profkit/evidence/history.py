@@ -27,7 +27,12 @@ from pathlib import Path, PurePosixPath
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from profkit.errors import ProfkitError, did_you_mean, require_package, summarize_error_in_one_line
+from profkit.errors import (
+    ProfkitError,
+    require_package,
+    suggest_nearest_names,
+    summarize_error_in_one_line,
+)
 from profkit.evidence import tables
 from profkit.evidence.ablated import HistoryAblation, make_history_rows_of_ablation
 from profkit.evidence.runs import Evidence, Run, read_unread_reports_of_runs
@@ -49,7 +54,7 @@ from profkit.files import (
 from profkit.records.paths import HISTORY
 from profkit.records.record import get_report_sha256
 from profkit.records.store import Read, compute_sha256_of_file
-from profkit.reports.frame import list_frame_rows
+from profkit.reports.frame import list_frame_rows_as_dicts
 
 if TYPE_CHECKING:
     import duckdb
@@ -239,7 +244,7 @@ class History:
         rows = (_make_table_row(HistoryRun, plain) for plain in table.to_pylist())
         return Read(sorted(rows, key=lambda r: (r.made or "", r.subject)), problems)
 
-    def select_new_runs(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
+    def select_runs_to_add(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
         """Return those of some runs that are not here, or are here without the commit that they have."""
         commits = {}
         for run in self.list_runs().found:
@@ -315,11 +320,11 @@ def add_artifacts(
     history: History,
     evidence: Evidence,
     commit: str | None = None,
-    origin: str | None = None,
+    commit_from: str | None = None,
 ) -> AddedRows:
     """Add what a folder of artifacts holds and the history does not.
 
-    `commit`: of the code, for records that do not say. `origin`: "option" or "environment".
+    `commit`: of the code, for records that do not say. `commit_from`: "option" or "environment".
     """
     diagnosed = set(
         history.read_rows_of_all_files("launches", ["report"]).found["report"].to_pylist()
@@ -336,7 +341,7 @@ def add_artifacts(
             continue
         try:
             row = tables.make_run_row(
-                run.record, compute_sha256_of_file(run.record.path), commit, origin
+                run.record, compute_sha256_of_file(run.record.path), commit, commit_from
             )
             launches += _diagnose_new_report(run, row.report or run.sha256, diagnosed)
         except ProfkitError as problem:  # then nothing of this run is added
@@ -344,7 +349,7 @@ def add_artifacts(
             continue
         runs.append(row)
         ablations += make_history_rows_of_ablation(run.record, row.record)
-    runs = history.select_new_runs(runs)
+    runs = history.select_runs_to_add(runs)
     new = {run.record for run in runs}
     history.append_rows([*runs, *launches, *(row for row in ablations if row.record in new)])
     return AddedRows(len(runs), len(launches), tuple(problems))
@@ -354,7 +359,7 @@ def _diagnose_new_report(run: Run, report: str, diagnosed: set[str]) -> list[His
     """Return the launches of a run's report; none of a report that is diagnosed already."""
     if not run.report or not report or report in diagnosed:
         return []
-    return list(tables.iterate_launch_rows(list_frame_rows(run.launches), report))
+    return list(tables.iterate_launch_rows(list_frame_rows_as_dicts(run.launches), report))
 
 
 def _register_tables(connection: Any, history: History) -> list[ProfkitError]:
@@ -595,7 +600,7 @@ def _select_rows_of_subjects(frame: pd.DataFrame, given: object, table: str) -> 
                 fits.add(x)
         if not fits:
             known = sorted({*subjects, *frame["variant"].astype(str)})
-            hint = did_you_mean(name, known, "pk.history() has all of them")
+            hint = suggest_nearest_names(name, known, "pk.history() has all of them")
             raise ProfkitError(f"{name}: not in the history", hint)
         wanted |= fits
     return frame[subjects.isin(wanted)].reset_index(drop=True)

@@ -48,17 +48,17 @@ def compute_factor_of_change(before: float, after: float) -> float:
     return 1.0
 
 
-def parse_expected_changes(header_value: str, name: str) -> tuple[ExpectedChange, ...]:
+def parse_expected_changes(header_value: str, file_name: str) -> tuple[ExpectedChange, ...]:
     """Parse predictions of a header: `stall_barrier<0.5x inst_matrix>2x`."""
     moves = []
     for word in filter(None, re.split(r"[,\s]+", header_value)):
         match = _MOVE.fullmatch(word)
         if not match:
             hint = "write e.g. stall_long_scoreboard<0.5x inst_matrix>2x instructions~1x"
-            raise ProfkitError(f"{name}: cannot read '{word}' in 'moves:'", hint)
+            raise ProfkitError(f"{file_name}: cannot read '{word}' in 'moves:'", hint)
         if match[1] not in CATALOGUE:
             hint = "profkit explain lists them"
-            raise ProfkitError(f"{name}: unknown metric '{match[1]}' in 'moves:'", hint)
+            raise ProfkitError(f"{file_name}: unknown metric '{match[1]}' in 'moves:'", hint)
         moves.append(
             ExpectedChange(match[1], cast(Literal["<", ">", "~"], match[2]), float(match[3]))
         )

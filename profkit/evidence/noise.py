@@ -79,7 +79,7 @@ def _group_log_medians_and_times(
     return by_gpu
 
 
-def estimate_spreads(
+def estimate_spread_by_gpu(
     runs: Iterable[HistoryRun],
     twins: Iterable[HistoryTwin] = (),
     least_in_one_sitting: float = SITTING,
@@ -132,7 +132,7 @@ class KnownSpreads:
             self.problems.append(error)
             return {}
         self.problems += wrong + bad
-        return estimate_spreads(runs, twins)
+        return estimate_spread_by_gpu(runs, twins)
 
 
 def parse_timestamp(timestamp: str | None) -> Seconds | None:
@@ -189,7 +189,7 @@ def measure_noise_by_gpu(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
     for twin in twins:
         if twin.samples and len(twin.samples) == len(twin.again):
             by_gpu.setdefault((twin.gpu or "", twin.gpu_uuid or ""), []).append(twin)
-    spreads = estimate_spreads((), twins, 0.0)
+    spreads = estimate_spread_by_gpu((), twins, 0.0)
     machines = []
     for (gpu, uuid), mine in sorted(by_gpu.items()):
         machines.append(_measure_machine(gpu, uuid, mine, spreads.get(uuid)))
@@ -296,7 +296,7 @@ def compare_consecutive_runs(
     """
     ordered = list(runs)
     if spreads is None:
-        spreads = estimate_spreads(ordered)
+        spreads = estimate_spread_by_gpu(ordered)
     scaled: dict[str, float] = {}
     for gpu, spread in spreads.items():
         scaled[gpu] = widen_spread_for_few_runs(spread)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profkit.diagnosis.rule import Diagnosis
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.files import is_file, is_folder
 from profkit.model.launch import Launch, is_impossible_value
 from profkit.records import paths
@@ -28,7 +28,7 @@ from profkit.records.record import (
     suggest_run_command,
 )
 from profkit.records.store import Read, compute_sha256_of_file
-from profkit.reports.frame import drop_file_status_attribute, list_frame_rows
+from profkit.reports.frame import drop_file_status_attribute, list_frame_rows_as_dicts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +96,7 @@ class Run:
     @cached_property
     def rows(self) -> Sequence[Row]:
         """Return the rows of these launches."""
-        return list_frame_rows(self.usable)
+        return list_frame_rows_as_dicts(self.usable)
 
     @cached_property
     def row(self) -> Row:
@@ -215,7 +215,7 @@ class Evidence:
             known = sorted({v for v, _ in every})
             listed = "profkit list shows what is recorded"
             if known:
-                hint = did_you_mean(variant, known, listed)
+                hint = suggest_nearest_names(variant, known, listed)
             else:
                 hint = suggest_run_command(variant)
             raise ProfkitError(f"no run of {variant} in {self.root}", hint)
@@ -261,7 +261,7 @@ class Evidence:
         """Return variant and case of everything in the folder, sorted."""
         return list(self.read_run_files_of_folder())
 
-    def list_cases(self) -> list[str]:
+    def list_cases_with_record(self) -> list[str]:
         """Return the cases at which there is a run record, sorted."""
         cases = set()
         for (_, case), several in self.read_run_files_of_folder().items():

@@ -32,7 +32,7 @@ Array: TypeAlias = NDArray[np.float64]
 @cache
 def import_scipy_special() -> Any:
     """Return scipy.special: scipy.stats takes longer to import than a comparison, and to check data."""
-    left = measure_memory_left(reserved=0)
+    left = measure_memory_left(reserved_bytes=0)
     if left is not None and left < _SCIPY:
         raise ProfkitError(OUT_OF_MEMORY, "allow more: --max-memory 400M, or ulimit -v")
     with require_package("scipy", "an interval of measured times"):

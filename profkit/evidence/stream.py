@@ -26,13 +26,13 @@ from profkit.reports.frame import ReportLaunches
 from profkit.reports.reader import (
     prepare_child,
     read_large_reports,
-    read_one_report,
-    recover_metrics,
+    read_small_report,
+    recover_metrics_after_crash,
 )
 
 __all__ = [
     "StreamedCounts",
-    "diagnose_reports_into_history",
+    "diagnose_new_reports",
     "make_history_rows_of_file",
     "prepare_child",
 ]  # children prepare
@@ -83,7 +83,7 @@ def _find_recorded_reports(paths: Collection[str], history: History) -> set[str]
     return known
 
 
-def diagnose_reports_into_history(
+def diagnose_new_reports(
     paths: Collection[str],
     history: History,
     executor: Any = None,
@@ -120,7 +120,7 @@ ReportRows = tuple[HistoryReport, list[HistoryLaunch]]
 
 def make_history_rows_of_file(path: str) -> ReportRows:
     """Return the report's row, and one for each of its launches that ncu could finish."""
-    part = read_one_report(path)
+    part = read_small_report(path)
     return make_history_rows_of_report(
         part
         if isinstance(part, ReportLaunches)
@@ -130,7 +130,7 @@ def make_history_rows_of_file(path: str) -> ReportRows:
 
 def make_history_rows_of_crashed_file(path: str, why: str) -> ReportRows:
     """Return what is known of a report whose process died: at most its metrics."""
-    return make_history_rows_of_report(recover_metrics(path, why))
+    return make_history_rows_of_report(recover_metrics_after_crash(path, why))
 
 
 def make_history_rows_of_report(part: ReportLaunches) -> ReportRows:

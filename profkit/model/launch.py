@@ -10,10 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isnan, nan
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from profkit.reports.figures import share
+from profkit.reports.figures import format_share
 from profkit.reports.metrics.derive import SECTOR, UNITS
+
+if TYPE_CHECKING:
+    from profkit.units import Share
+
 
 # No launch has 0 of these, nor less: what says so was damaged, or is of another program.
 _POSITIVE = frozenset(
@@ -121,16 +125,16 @@ class Launch(Mapping[str, float]):
                 found[name] = value
         return found
 
-    def need(self, *metrics: str) -> None:
+    def require_collected(self, *metrics: str) -> None:
         """Raise NotCollected unless every one of these metrics was collected."""
         for metric in metrics:
             self[metric]
 
-    def known(self, *metrics: str) -> bool:
+    def has_collected(self, *metrics: str) -> bool:
         """Return whether all these metrics were collected."""
         return all(metric in self for metric in metrics)
 
-    def sum_known(self, metrics: Iterable[str]) -> float:
+    def sum_collected_metrics(self, metrics: Iterable[str]) -> float:
         """Return the sum of those of these metrics that were collected; 0 where none was."""
         total = 0.0
         for metric in metrics:
@@ -193,7 +197,7 @@ class Idleness:
         return 1 - self.busiest
 
     @property
-    def spread(self) -> float:
+    def spread(self) -> Share:
         """Return the share of the time in which the busiest SM had work and the average one had not."""
         return self.busiest - self.average
 
@@ -206,7 +210,7 @@ def measure_idleness(launch: Launch) -> Idleness:
     if "sm_active" in launch:
         average = min(1.0, launch["sm_active"])
         return Idleness(average, _estimate_busiest_sm_active_share(launch, average), assumed=True)
-    launch.need("time")
+    launch.require_collected("time")
     busiest = 1.0
     if launch["time"] > 0:
         busiest = 1 - min(1.0, ENDS / launch["time"])
@@ -215,7 +219,7 @@ def measure_idleness(launch: Launch) -> Idleness:
 
 def _estimate_busiest_sm_active_share(launch: Launch, average: float) -> float:
     """Return the busiest SM's share where only the average one was counted."""
-    if launch.known("grid_size", "sm_count") and launch["grid_size"] < launch["sm_count"]:
+    if launch.has_collected("grid_size", "sm_count") and launch["grid_size"] < launch["sm_count"]:
         return min(1.0, average * launch["sm_count"] / launch["grid_size"])  # the others had none
     time = launch.get("time", 0.0)
     return 1 - (min(1 - average, ENDS_MOST / time) if time > 0 else 0.0)
@@ -234,7 +238,7 @@ HEAVY = 1.6
 LINKS = ("l2_to_xbar_busy", "xbar_to_l2_busy")
 
 
-def measure_dram_busy(launch: Launch) -> float:
+def measure_dram_busy(launch: Launch) -> Share:
     """Return DRAM's share of peak.
 
     Where ncu's own was not collected, of the bandwidth by the attributes.
@@ -244,15 +248,15 @@ def measure_dram_busy(launch: Launch) -> float:
         return launch["dram_busy"]
     peak = launch.get("peak_dram", launch.get("peak_dram_device", 0.0))
     if peak <= 0:
-        launch.need("dram_busy")
+        launch.require_collected("dram_busy")
     if "dram_rate" in launch:
         return launch["dram_rate"] / peak
-    launch.need("time")
+    launch.require_collected("time")
     moved = launch["dram_bytes"] if "dram_bytes" in launch else launch["dram_read"]
     return moved / launch["time"] / peak
 
 
-def measure_tensor_busy(launch: Launch) -> float:
+def measure_tensor_busy(launch: Launch) -> Share:
     """Return how busy the tensor pipe is; 0 when no matrix instruction ran (HFMA2.MMA counts on it)."""
     if "inst_matrix" in launch and launch["inst_matrix"] == 0:
         return 0.0
@@ -273,9 +277,9 @@ def _measure_fuller_fma_half(launch: Launch) -> float:
     return max(launch["fma_busy"], launch.get("fmaheavy_busy", 0.0))
 
 
-def measure_fp32_busy(launch: Launch) -> float:
+def measure_fp32_busy(launch: Launch) -> Share:
     """Return how busy the FMA pipe is when FP32 arithmetic is most of what runs on it."""
-    if launch.known("inst_fp32", "inst_half", "inst_imad"):
+    if launch.has_collected("inst_fp32", "inst_half", "inst_imad"):
         single, half, imad = _compute_shares_of_fma_pipe_work(launch)
         if single >= max(half, imad):
             return launch["fma_busy"]
@@ -288,13 +292,13 @@ def measure_fp32_busy(launch: Launch) -> float:
     return 0.0
 
 
-def measure_integer_busy(launch: Launch) -> float:
+def measure_integer_busy(launch: Launch) -> Share:
     """Return how busy the ALU is, or the FMA pipe when integer multiply-adds are most of its work."""
     alu = launch["alu_busy"]
     if "fma_busy" not in launch:
         return alu
     heavy = _measure_fuller_fma_half(launch)
-    if launch.known("inst_fp32", "inst_half", "inst_imad"):
+    if launch.has_collected("inst_fp32", "inst_half", "inst_imad"):
         single, half, imad = _compute_shares_of_fma_pipe_work(launch)
         if imad > max(single, half):
             return max(alu, heavy)
@@ -304,9 +308,9 @@ def measure_integer_busy(launch: Launch) -> float:
     return alu
 
 
-def measure_fp16_busy(launch: Launch) -> float:
+def measure_fp16_busy(launch: Launch) -> Share:
     """Return how busy half2 arithmetic keeps its own pipe, which from 8.6 on is the FMA pipe."""
-    if not launch.known("inst_fp32", "inst_half", "inst_imad"):
+    if not launch.has_collected("inst_fp32", "inst_half", "inst_imad"):
         return launch["fp16_busy"]
     single, half, imad = _compute_shares_of_fma_pipe_work(launch)
     if half > max(single, imad):
@@ -324,7 +328,7 @@ def measure_shared_busy(launch: Launch) -> float:
     return busy
 
 
-def measure_l1_busy(launch: Launch) -> float:
+def measure_l1_busy(launch: Launch) -> Share:
     """Return how busy L1TEX is, less what shared memory and texture alone explain."""
     busy = launch["l1_busy"]
     if "texture_busy" in launch and launch["texture_busy"] >= NEARLY_ALL * busy:
@@ -339,7 +343,7 @@ def measure_l1_busy(launch: Launch) -> float:
 
 def compute_dram_bytes_per_l2_miss(launch: Launch) -> float:
     """Return bytes that DRAM reads for each byte that missed L2: 2 where it fetches sectors by pairs."""
-    if not launch.known("dram_read", "l2_read_hit", "l2_read_bytes"):
+    if not launch.has_collected("dram_read", "l2_read_hit", "l2_read_bytes"):
         return 1.0
     missed = (1 - launch["l2_read_hit"]) * launch["l2_read_bytes"]
     if missed > 0:
@@ -349,7 +353,7 @@ def compute_dram_bytes_per_l2_miss(launch: Launch) -> float:
 
 def is_mostly_atomics(launch: Launch) -> bool:
     """Return whether atomics are at least half of what L2 looks up."""
-    if not launch.known("l2_atomic_sectors", "l2_sectors"):
+    if not launch.has_collected("l2_atomic_sectors", "l2_sectors"):
         return False
     return launch["l2_atomic_sectors"] >= HALF * max(launch["l2_sectors"], 1)
 
@@ -361,27 +365,27 @@ HOT_SLICE = Threshold(
 )
 
 
-def measure_crossbar_busy(launch: Launch) -> float:
+def measure_crossbar_busy(launch: Launch) -> Share:
     """Return how busy the crossbar of L1TEX and L2 is: what is left of L2 without DRAM behind it."""
     to_sms, from_sms = LINKS
     return max(launch[to_sms], launch[from_sms])
 
 
-def measure_l2_busy(launch: Launch) -> float:
+def measure_l2_busy(launch: Launch) -> Share:
     """Return how busy L2 is without the fill; of stages that atomics fill, only the links count."""
     if not is_mostly_atomics(launch):
         return launch["l2_cache_busy"]
-    if launch.known(*LINKS):
+    if launch.has_collected(*LINKS):
         return measure_crossbar_busy(launch)
     return 0.0
 
 
-def measure_atomics_busy(launch: Launch) -> float:
+def measure_atomics_busy(launch: Launch) -> Share:
     """Return how busy the L2 atomic unit is, or a stage behind the links when atomics are most of it."""
     busy = launch["l2_atomics_busy"]
     if not is_mostly_atomics(launch):
         return busy
-    if not launch.known(*LINKS):
+    if not launch.has_collected(*LINKS):
         return max(busy, launch["l2_cache_busy"])
     return max(busy, launch.get("l2_tag_busy", 0.0), launch.get("l2_data_busy", 0.0))
 
@@ -430,7 +434,7 @@ def compute_counted_share_of_duration(launch: Row) -> float:
     return part
 
 
-def explain_why_cache_resident(launch: Row, compulsory: float | None = None) -> str:
+def explain_why_cache_resident(launch: Row, compulsory_bytes: float | None = None) -> str:
     """Return why the launch's data came from the caches and not from DRAM; "" when it did not.
 
     Then what DRAM moved says nothing of the launch, nor does its intensity at DRAM. With declared
@@ -439,19 +443,21 @@ def explain_why_cache_resident(launch: Row, compulsory: float | None = None) -> 
     Reuse in L2 or an idle DRAM alone is not residence: each byte may still have come from DRAM once.
     """
     row = select_collected_metrics(launch)
-    compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
+    compulsory_bytes = (
+        row.get("declared_bytes", nan) if compulsory_bytes is None else compulsory_bytes
+    )
     if "dram_bytes" not in row:
         return ""
-    if compulsory > 0:
-        part = row["dram_bytes"] / compulsory
-        text = f"the data came from the caches: DRAM moved {share(part)} of the compulsory bytes"
+    if compulsory_bytes > 0:
+        part = row["dram_bytes"] / compulsory_bytes
+        text = f"the data came from the caches: DRAM moved {format_share(part)} of the compulsory bytes"
         return text if part < 0.5 else ""
     if row.get("threads", 0) > 0:
         each = row["dram_bytes"] / row["threads"]
     else:
         each = nan
     if each < 1 and row.get("l2_hit", nan) > 0.9:
-        hit = share(row["l2_hit"])
+        hit = format_share(row["l2_hit"])
         return f"the data came from the caches: DRAM moved {each:.2g} bytes per thread, {hit} hit in L2"
     return ""
 
@@ -472,7 +478,7 @@ def measure_sector_waste(launch: Launch) -> tuple[float, str]:
         waste = launch["excess_sectors"]
         return (
             waste,
-            f"{share(waste)} of the sectors moved by global accesses are unused",
+            f"{format_share(waste)} of the sectors moved by global accesses are unused",
         )
     # 16 sectors is what 32 coalesced accesses of 16 bytes need: more cannot be coalesced.
     per = launch["global_load_sectors_per_request"]
@@ -488,7 +494,7 @@ NOT_SHARED = 1.5
 _ARITHMETIC = ("inst_fp32", "inst_fp64", "inst_half", "inst_matrix", "inst_xu")
 
 
-def count_bytes_per_lane(launch: Launch) -> float:
+def compute_bytes_per_lane_load(launch: Launch) -> float:
     """Return bytes that a lane asks for with one global load: 32 lanes share sectors of 32 bytes."""
     sectors = launch["global_load_sectors_per_request"]
     return min(float(LANE_BYTES), sectors * (1 - launch.get("excess_sectors", 0.0)))
@@ -496,16 +502,16 @@ def count_bytes_per_lane(launch: Launch) -> float:
 
 def compute_arithmetic_share(launch: Launch) -> float:
     """Share of the instructions that compute in floating point: the problem's own, however written."""
-    own = launch.sum_known(_ARITHMETIC)
+    own = launch.sum_collected_metrics(_ARITHMETIC)
     return min(1.0, own / max(launch["instructions"], 1.0))
 
 
-def compute_instructions_left_if_widest(launch: Launch) -> float:
+def compute_instructions_left_if_widest(launch: Launch) -> Share:
     """Return the share of the instructions that stays at best if each lane moves 16 bytes at once.
 
     Loads, stores, their addresses and what steps from one to the next go; the arithmetic stays.
     """
-    wide = count_bytes_per_lane(launch)
+    wide = compute_bytes_per_lane_load(launch)
     if wide < NOT_SHARED:
         return 1.0
     own = compute_arithmetic_share(launch)
@@ -519,7 +525,7 @@ def is_narrow_stream(launch: Launch) -> bool:
     Values that lanes exchange or read again are kept on chip instead: where that was not counted,
     it is not known to be a stream.
     """
-    if not launch.known(
+    if not launch.has_collected(
         "inst_global_load", "l1_hit", *_EXCHANGES
     ) or not has_narrow_neighbouring_accesses(launch):
         return False
@@ -531,7 +537,7 @@ def is_narrow_stream(launch: Launch) -> bool:
 
 def has_narrow_neighbouring_accesses(launch: Launch) -> bool:
     """Return whether neighbouring lanes read neighbouring values of 8 bytes or less."""
-    return NOT_SHARED <= count_bytes_per_lane(
+    return NOT_SHARED <= compute_bytes_per_lane_load(
         launch
     ) <= HALF_WIDE and not has_noticeable_sector_waste(launch)
 
@@ -556,7 +562,7 @@ def is_split_by_branches(launch: Launch) -> bool:
     No request spreads over more sectors than a warp's neighbouring values of four bytes do, so no layout
     is at fault: each path accesses its part of the same sectors.
     """
-    if not launch.known("threads_per_warp", "global_load_sectors_per_request"):
+    if not launch.has_collected("threads_per_warp", "global_load_sectors_per_request"):
         return False
     per_load = launch["global_load_sectors_per_request"]
     widest = max(per_load, launch.get("global_store_sectors_per_request", 0.0))
@@ -567,7 +573,7 @@ def is_split_by_branches(launch: Launch) -> bool:
     )
 
 
-def estimate_instructions_left_if_wider(launch: Launch) -> float:
+def estimate_instructions_left_if_wider(launch: Launch) -> Share:
     """Return the share of the instructions that is to be expected to stay with 16 bytes a lane.
 
     Of a stream what computes stays; of others all but the accesses that go and an address of each.
@@ -575,7 +581,7 @@ def estimate_instructions_left_if_wider(launch: Launch) -> float:
     if is_narrow_stream(launch):
         return compute_instructions_left_if_widest(launch)
     gone = ADDRESSED * count_global_access_instructions(launch) / max(launch["instructions"], 1.0)
-    return 1 - min(1.0, gone) * (1 - count_bytes_per_lane(launch) / LANE_BYTES)
+    return 1 - min(1.0, gone) * (1 - compute_bytes_per_lane_load(launch) / LANE_BYTES)
 
 
 def count_global_access_instructions(launch: Launch) -> float:
@@ -593,15 +599,15 @@ OF_ACCESSES = Threshold(
 )
 
 
-def get_masked_access_share(launch: Launch) -> float:
+def get_masked_access_share(launch: Launch) -> Share:
     """Return the share of the global accesses that a warp executes with every lane masked off.
 
     An access that any lane makes is a request; one that none makes is an instruction and no more.
     """
     instructions = count_global_access_instructions(launch)
-    if instructions <= 0 or not launch.known("inst_global_load", "global_load_requests"):
+    if instructions <= 0 or not launch.has_collected("inst_global_load", "global_load_requests"):
         return 0.0
-    return max(0.0, 1 - launch.sum_known(_REQUESTS) / instructions)
+    return max(0.0, 1 - launch.sum_collected_metrics(_REQUESTS) / instructions)
 
 
 def is_tile_mostly_masked_off(launch: Launch) -> bool:
@@ -613,7 +619,7 @@ def is_tile_mostly_masked_off(launch: Launch) -> bool:
     if "threads_per_warp_predicated" not in launch or "instructions" not in launch:
         return False
     masked = get_masked_access_share(launch)
-    idle = 1 - count_working_lanes(launch) / launch["threads_per_warp"]
+    idle = 1 - compute_working_lanes(launch) / launch["threads_per_warp"]
     off = masked * count_global_access_instructions(launch) / launch["instructions"]
     return masked >= MASKED and off >= OF_ACCESSES * idle
 
@@ -632,7 +638,7 @@ _EXCHANGES = ("inst_shared_load", "inst_shared_store", "inst_shuffle", "inst_bar
 
 def count_exchange_instructions(launch: Launch) -> float:
     """Return the warp instructions by which threads of a block exchange values."""
-    return launch.sum_known(_EXCHANGES)
+    return launch.sum_collected_metrics(_EXCHANGES)
 
 
 # A 32-bit integer division or remainder by a value that the compiler does not know: nvcc 13.0 makes 17
@@ -656,7 +662,7 @@ def count_integer_divisions(launch: Launch) -> float:
     Each special function has two conversions to itself then, and there is little else to convert.
     """
     special = launch.get("inst_exp", 0.0)
-    if special <= 0 or not launch.known("inst_xu", "inst_imad", "inst_fp32"):
+    if special <= 0 or not launch.has_collected("inst_xu", "inst_imad", "inst_fp32"):
         return 0.0
     conversions = launch["inst_xu"] - special
     if abs(conversions - 2 * special) > 2 * ROUNDED * special:
@@ -668,7 +674,7 @@ def count_integer_divisions(launch: Launch) -> float:
     return special
 
 
-def get_division_share(launch: Launch) -> float:
+def compute_division_share(launch: Launch) -> float:
     """Return the share of the instructions that integer divisions take, at least."""
     return min(1.0, DIVISION * count_integer_divisions(launch) / max(launch["instructions"], 1.0))
 
@@ -681,7 +687,7 @@ STEP = Threshold(32, "instructions of a warp from one barrier to the next, at mo
 AT_WORK = Threshold(0.8, "of a warp's lanes at work, on average, at most, in a tree")
 
 
-def count_working_lanes(launch: Launch) -> float:
+def compute_working_lanes(launch: Launch) -> float:
     """Return the threads of a warp that an instruction works for, those predicated off left out."""
     lanes = launch["threads_per_warp"]
     return min(lanes, launch.get("threads_per_warp_predicated", lanes))
@@ -689,13 +695,15 @@ def count_working_lanes(launch: Launch) -> float:
 
 def is_reduction_tree(launch: Launch) -> bool:
     """Return whether the threads of a block combine values step by step, with ever fewer lanes."""
-    if not launch.known("inst_barrier", "inst_shared_load", "instructions", "threads_per_warp"):
+    if not launch.has_collected(
+        "inst_barrier", "inst_shared_load", "instructions", "threads_per_warp"
+    ):
         return False
     barriers = launch["inst_barrier"]
     if barriers <= 0 or launch["inst_shared_load"] <= 0:
         return False
     short_steps = launch["instructions"] <= STEP * barriers
-    return short_steps and count_working_lanes(launch) <= AT_WORK * 32
+    return short_steps and compute_working_lanes(launch) <= AT_WORK * 32
 
 
 def compute_tree_step_share(launch: Launch) -> float:
@@ -704,11 +712,11 @@ def compute_tree_step_share(launch: Launch) -> float:
     return min(1.0, ADDRESSED * own / max(launch["instructions"], 1.0))
 
 
-def _compute_waste_behind_l1(launch: Launch, waste: float) -> float:
+def _compute_waste_behind_l1(launch: Launch, waste: float) -> Share:
     """Share of the sectors behind L1 that are wasted: what L1 serves again costs nothing there."""
-    if not launch.known(*_SECTORS, "l2_read_bytes", "l2_write_bytes"):
+    if not launch.has_collected(*_SECTORS, "l2_read_bytes", "l2_write_bytes"):
         return waste
-    needed = (1 - waste) * launch.sum_known(_SECTORS)
+    needed = (1 - waste) * launch.sum_collected_metrics(_SECTORS)
     moved = (launch["l2_read_bytes"] + launch["l2_write_bytes"]) / SECTOR
     if moved > 0:
         return min(waste, max(0.0, 1 - needed / moved))
@@ -726,17 +734,19 @@ def _estimate_scatter_costs(launch: Launch) -> tuple[float, float]:
     return compute_dram_bytes_per_l2_miss(launch), lines
 
 
-def _compute_l1_work_left(launch: Launch, keep: float) -> float:
+def _compute_l1_work_left(launch: Launch, keep: float) -> Share:
     """Share of L1's work that stays: it looks up and serves a line at a time, not a sector."""
-    if not launch.known("global_tag_requests", *_REQUESTS, *_SECTORS):
+    if not launch.has_collected("global_tag_requests", *_REQUESTS, *_SECTORS):
         return keep
-    needed = max(launch.sum_known(_REQUESTS), keep * launch.sum_known(_SECTORS) / 4)
+    needed = max(
+        launch.sum_collected_metrics(_REQUESTS), keep * launch.sum_collected_metrics(_SECTORS) / 4
+    )
     return min(keep, needed / max(launch["global_tag_requests"], needed, 1.0))
 
 
-def _compute_stored_sectors_left(launch: Launch, keep: float) -> float:
+def _compute_stored_sectors_left(launch: Launch, keep: float) -> Share:
     """Share of the stored sectors that stays if as much of the waste as can be is the stores'."""
-    if not launch.known("global_load_sectors", "global_store_sectors_per_request"):
+    if not launch.has_collected("global_load_sectors", "global_store_sectors_per_request"):
         return keep
     loads, stores = launch["global_load_sectors"], launch["global_store_sectors"]
     least = min(keep, 4 / max(launch["global_store_sectors_per_request"], 4.0))
@@ -751,9 +761,9 @@ def _compute_useful_dram_share(launch: Launch, keep: float) -> float:
     What the warps asked for crosses DRAM at least once as far as DRAM moved it: sectors whose parts
     are used one after the other (an array of structures) are not read twice.
     """
-    if not launch.known(*_SECTORS, "dram_bytes") or launch["dram_bytes"] <= 0:
+    if not launch.has_collected(*_SECTORS, "dram_bytes") or launch["dram_bytes"] <= 0:
         return 0.0
-    asked = keep * launch.sum_known(_SECTORS) * SECTOR
+    asked = keep * launch.sum_collected_metrics(_SECTORS) * SECTOR
     return float(min(1.0, asked / launch["dram_bytes"]))
 
 
@@ -765,7 +775,7 @@ def compute_unit_shares_if_coalesced(launch: Launch, waste: float) -> dict[str, 
     if "dram_busy" in launch:
         useful = max(behind / pairs, _compute_useful_dram_share(launch, keep))
         busy["dram"] = launch["dram_busy"] * useful
-    if launch.known("l2_tag_busy", "l2_to_xbar_busy", "xbar_to_l2_busy"):
+    if launch.has_collected("l2_tag_busy", "l2_to_xbar_busy", "xbar_to_l2_busy"):
         stores_left = min(behind, _compute_stored_sectors_left(launch, keep))
         busy["l2"] = max(
             launch["l2_tag_busy"] * (behind / lines),

@@ -14,11 +14,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 from operator import itemgetter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from profkit.model import launch as units
 from profkit.model.launch import HOT_SLICE, Launch, NotCollected, Threshold
-from profkit.reports.figures import share
+from profkit.reports.figures import format_share
+
+if TYPE_CHECKING:
+    from profkit.units import Share
+
 
 Group = Literal["memory", "compute"]
 
@@ -142,7 +146,7 @@ class ResourceUse:
     share: float
     near: bool
 
-    def scale_share(self, factor: float, launch: Launch) -> ResourceUse:
+    def copy_with_scaled_share(self, factor: float, launch: Launch) -> ResourceUse:
         """Return the same with a share of peak that many times as large: would it be near?"""
         part = self.share * factor
         return replace(self, share=part, near=_is_near_peak(self.resource, part, launch))
@@ -350,20 +354,23 @@ class NextLimit:
     elapsed: float  # its share of peak, of elapsed cycles
     room: float  # how many times faster the launch is with it at what it can reach; inf when idle
 
-    def say_as_clause(self, fuller: float) -> str:
+    def say_as_clause(self, share_of_peak_now: float) -> str:
         """Return it as a clause, behind a resource with this share of its peak."""
-        if self.elapsed > fuller:  # fuller is not the next: each can bind by itself
-            return f"{self.limiter} is at {share(self.elapsed)}"
-        return f"next is {self.limiter} at {share(self.elapsed)}"
+        if self.elapsed > share_of_peak_now:  # fuller is not the next: each can bind by itself
+            return f"{self.limiter} is at {format_share(self.elapsed)}"
+        return f"next is {self.limiter} at {format_share(self.elapsed)}"
 
 
-def measure_busiest_full_l2_slice(launch: Launch) -> float:
+def measure_busiest_full_l2_slice(launch: Launch) -> Share:
     """Return how busy the busiest slice of L2 is where accesses to few addresses fill it; else 0.
 
     Where these are atomics, fixes of other causes need fewer of them: what is left is not known. In
     short launches slices are filled unevenly, and none is full.
     """
-    if not launch.known("l2_busy", "l2_busy_max") or launch.get("l2_atomic_sectors", 0.0) > 0:
+    if (
+        not launch.has_collected("l2_busy", "l2_busy_max")
+        or launch.get("l2_atomic_sectors", 0.0) > 0
+    ):
         return 0.0
     busiest = launch["l2_busy_max"]
     if busiest < L2.sure or busiest - launch["l2_busy"] < HOT_SLICE:
@@ -395,25 +402,25 @@ def _measure_each_unit(launch: Launch) -> dict[str, float]:
 
 def compute_share_of_block_launch_rate(launch: Launch) -> float | None:
     """Return the rate at which blocks began over the most that this GPU begins; None when not known."""
-    if not launch.known("grid_size", "time", "sm_count") or launch["sm_count"] not in BEGUN:
+    if not launch.has_collected("grid_size", "time", "sm_count") or launch["sm_count"] not in BEGUN:
         return None
     return launch["grid_size"] / launch["time"] / BEGUN[int(launch["sm_count"])]
 
 
-def find_next_limit(launch: Launch, *without: str) -> NextLimit | None:
+def find_busiest_resource_but(launch: Launch, *left_out_units: str) -> NextLimit | None:
     """Return the busiest resource other than those: what binds when they no longer do.
 
     Without DRAM, L2 is only its links to the SMs: its other stages are busy filling from DRAM.
     """
     shares = measure_unit_shares_of_peak(launch)
     links = shares.pop(LINKS, None)
-    if "dram" in without:
+    if "dram" in left_out_units:
         shares.pop("l2", None)
         shares |= {} if links is None else {"l2": links}
     limits = []
     for unit, part in shares.items():
         most = SCATTERED if unit == "dram" and is_dram_access_scattered(launch) else 1.0
-        if unit not in (*without, ENTRY):
+        if unit not in (*left_out_units, ENTRY):
             limits.append(NextLimit(unit, part, most / part if part > 0 else inf))
     return min(limits, key=lambda limit: limit.room, default=None)
 
@@ -432,7 +439,7 @@ def find_attainable_share(unit: str, launch: Launch) -> float:
 
 def find_attainable_share_of_pins(launch: Launch) -> float:
     """Share of the pins' rate that a stream with this part of writes gets, between what was measured."""
-    if not launch.known("dram_write", "dram_bytes") or launch["dram_bytes"] <= 0:
+    if not launch.has_collected("dram_write", "dram_bytes") or launch["dram_bytes"] <= 0:
         return MIXED
     part = min(1.0, launch["dram_write"] / launch["dram_bytes"])
     for (few, before), (many, after) in pairwise(STREAMS):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isnan, nan
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from profkit.model.launch import (
     TOLERANCE,
@@ -25,6 +25,10 @@ from profkit.model.launch import (
 from profkit.records.gpus import find_gpu_exactly
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.compute import TENSOR_TYPES
+
+if TYPE_CHECKING:
+    from profkit.units import BytesPerSecond
+
 
 Values = Mapping[str, float]
 Level = Literal["dram", "l2", "l1"]
@@ -143,22 +147,22 @@ def list_precisions_dominant_first(launch: Row) -> tuple[str, ...]:
 
 
 def list_roofline_points(
-    launch: Row, operations: float | None = None, compulsory: float | None = None
+    launch: Row, declared_operations: float | None = None, compulsory_bytes: float | None = None
 ) -> tuple[RooflinePoint, ...]:
     """Return the launch's points in its dominant precision: one per level, then the workload's.
 
-    None where something was not collected: `missing` says what. `operations` are what the workload
-    needs (`declared_operations` when None), `compulsory` the bytes that it cannot avoid: each input read
-    once, each output written once (`declared_bytes` when None).
+    None where something was not collected: `missing` says what. `declared_operations` are what the
+    workload needs (`declared_operations` when None), `compulsory_bytes` the bytes that it cannot avoid:
+    each input read once, each output written once (`declared_bytes` when None).
     """
     row = select_collected_metrics(launch)
     roof = {}
     for ceiling in list_ceilings(launch):
         roof[ceiling.name] = ceiling.value
-    if operations is None:
-        operations = row.get("declared_operations", nan)
-    if compulsory is None:
-        compulsory = row.get("declared_bytes", nan)
+    if declared_operations is None:
+        declared_operations = row.get("declared_operations", nan)
+    if compulsory_bytes is None:
+        compulsory_bytes = row.get("declared_bytes", nan)
     ran = list_precisions_dominant_first(launch)
     family = ""
     if ran:
@@ -172,9 +176,11 @@ def list_roofline_points(
             moved = _measure_bytes_rate(row, level)
             if moved > 0:
                 point = _make_roofline_point(level, family, rate, moved, roof)
-                placed.append(replace(point, note=_explain_no_position(row, level, compulsory)))
-    if operations > 0 and compulsory > 0 and row.get("time", 0) > 0:
-        rate, moved = operations / row["time"], compulsory / row["time"]
+                placed.append(
+                    replace(point, note=_explain_no_position(row, level, compulsory_bytes))
+                )
+    if declared_operations > 0 and compulsory_bytes > 0 and row.get("time", 0) > 0:
+        rate, moved = declared_operations / row["time"], compulsory_bytes / row["time"]
         placed.append(_make_roofline_point("workload", family, rate, moved, roof))
     return tuple(placed)
 
@@ -282,7 +288,7 @@ def _measure_arithmetic_rate(row: Values, family: str) -> float:
     return nan
 
 
-def _measure_bytes_rate(row: Values, level: Level) -> float:
+def _measure_bytes_rate(row: Values, level: Level) -> BytesPerSecond:
     """Return bytes per second at a level; NaN when not collected."""
     if level == "dram" and "dram_rate" not in row and {"dram_bytes", "time"} <= row.keys():
         return row["dram_bytes"] / row["time"]

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import exp, inf, log
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import ENDS_MOST, Launch, NotCollected, measure_idleness
@@ -32,6 +32,9 @@ from profkit.model.resources import (
     measure_unit_shares_of_peak,
 )
 from profkit.reports.metrics.warps import STATES, list_states_of_families
+
+if TYPE_CHECKING:
+    from profkit.units import Factor
 
 
 @dataclass(frozen=True)
@@ -133,31 +136,35 @@ LEAST = 1e-3  # share of a warp's time that always stays: no estimate passes 1,0
 BARRIER = "barrier"
 
 
-def predict_gain(launch: Launch, scenario: Scenario) -> float:
+def predict_gain(launch: Launch, scenario: Scenario) -> Factor:
     """Return the speed-up that the model gives for a fix, at least 1.
 
     A unit past what launches on record reached counts as full, before and after: the fixes on record
     came nearer to that than to its own share (factor error of the gain 1.45 against 1.46).
     """
-    gain = predict_speedup(launch, scenario, most=1.0, dram_stream_share=USUAL_STREAM)
+    gain = predict_speedup(launch, scenario, most_utilization=1.0, dram_stream_share=USUAL_STREAM)
     return max(1.0, min(gain, bound_speedup_by_waits(launch, scenario)))
 
 
 def predict_speedup(
-    launch: Launch, scenario: Scenario, most: float = inf, dram_stream_share: float = 1.0
+    launch: Launch,
+    scenario: Scenario,
+    most_utilization: float = inf,
+    dram_stream_share: float = 1.0,
 ) -> float:
     """Return the speed-up for a scenario, below 1 where more is done than before.
 
-    Time is what a launch takes to begin and end, and its work. Work is throughput and latency, added
-    as powers: work**p = throughput**p + latency**p  (p = SHARPNESS). `most` is the largest share of
-    its reach that a unit counts with, `dram_stream_share` the share of the best rate that DRAM gets to.
+    Time is what a launch takes to begin and end, and its work. Work is throughput and latency, added as
+    powers: work**p = throughput**p + latency**p  (p = SHARPNESS). `most_utilization` is the largest
+    share of its reach that a unit counts with, `dram_stream_share` the share of the best rate that DRAM
+    gets to.
     """
     fixed_time = max(scenario.ends, compute_fixed_time_share(launch))
     working_time = max(1 - scenario.gone - fixed_time, LEAST)
     full_now = compute_fullest_unit_share(launch, Scenario(), dram_stream_share)
     full_then = compute_fullest_unit_share(launch, scenario, dram_stream_share)
-    throughput_now = min(full_now / working_time, most)
-    throughput_then = min(full_then / working_time, most)
+    throughput_now = min(full_now / working_time, most_utilization)
+    throughput_then = min(full_then / working_time, most_utilization)
     faster = compute_issue_wait_ratio(launch, scenario)
     if faster == inf:  # no warp states: the waits go as the work of the fullest unit goes
         faster = max(throughput_now, LEAST) / max(throughput_then, LEAST)
@@ -258,7 +265,7 @@ def compute_fullest_unit_share(launch: Launch, scenario: Scenario, stream: float
     return full
 
 
-def compute_issue_wait_ratio(launch: Launch, scenario: Scenario) -> float:
+def compute_issue_wait_ratio(launch: Launch, scenario: Scenario) -> Factor:
     """Return how many times less often a warp waits between two issues; inf without warp states."""
     if "stall_selected" not in launch:
         if scenario.waits:
@@ -320,16 +327,19 @@ class Fix:
 
 
 def make_bounded_expectation(
-    gain: float, spread: tuple[float, float], bound: float | None = None, offset: float = OFFSET
+    expected_speedup: float,
+    spread: tuple[float, float],
+    most_speedup: float | None = None,
+    offset: float = OFFSET,
 ) -> Expectation:
     """Return the interval around an expected speed-up; no part of it is above the bound."""
-    size = log(gain)
+    size = log(expected_speedup)
     low = exp(size + spread[0] * (offset + abs(size)))
     high = exp(size + spread[1] * (offset + abs(size)))
     most = inf
-    if bound is not None:
-        most = bound
-    return Expectation(min(gain, most), min(low, most), min(high, most))
+    if most_speedup is not None:
+        most = most_speedup
+    return Expectation(min(expected_speedup, most), min(low, most), min(high, most))
 
 
 def expect_less_of_unexplained_wait(
@@ -402,9 +412,9 @@ def get_expectation(saving: Estimate) -> Expectation | None:
     return Expectation(saving.expected, saving.low, saving.high)
 
 
-def compute_headroom(launch: Launch) -> float | None:
+def compute_headroom(launch: Launch) -> Factor | None:
     """Return how many times faster the same work could be done; None when a full unit may go unseen."""
-    if not launch.known(*NEEDED) or not measure_unit_shares_of_peak(launch):
+    if not launch.has_collected(*NEEDED) or not measure_unit_shares_of_peak(launch):
         return None
     if compute_fullest_unit_share(launch, Scenario()) > 0:
         return 1 / compute_least_share_of_time(launch)
@@ -420,6 +430,6 @@ def compute_least_share_of_time(launch: Launch, stream: float = 1.0) -> float:
     return min(1.0, compute_fixed_time_share(launch) + full)
 
 
-def compute_amdahl_speedup(part: float) -> float:
+def compute_amdahl_speedup(removed_share: float) -> Factor:
     """Return speed-up when this share of the time is gone: 1 / (1 - part), 1,000 at most."""
-    return 1 / (1 - min(part, NEVER_ALL))
+    return 1 / (1 - min(removed_share, NEVER_ALL))

@@ -179,9 +179,9 @@ def predict_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange])
     those change too. A ProfkitError where a count or what the model needs was not collected.
     """
     try:
-        launch.need("instructions")
+        launch.require_collected("instructions")
         if not measure_unit_shares_of_peak(launch):
-            launch.need("issue_busy")
+            launch.require_collected("issue_busy")
         scenario = _make_scenario_of_changed_counts(launch, apply_counter_changes(launch, changes))
         gain = predict_speedup(launch, scenario)
         # A unit above its peak is counted beyond what is possible: no bound says less than the model.
@@ -288,7 +288,7 @@ def _compute_working_warps_factor(launch: Launch, after: Launch) -> float:
 
 
 def _compute_count_ratio(names: tuple[str, ...], before: Launch, after: Launch) -> float:
-    was = before.sum_known(names)
+    was = before.sum_collected_metrics(names)
     if was > 0:
-        return after.sum_known(names) / was
+        return after.sum_collected_metrics(names) / was
     return 1.0

@@ -12,6 +12,7 @@ from profkit.reports.figures import remove_abi_tags
 
 if TYPE_CHECKING:
     from profkit.diagnosis.rule import Diagnosis
+    from profkit.units import Factor
 
 COVER = 0.95  # of the kernels' time: groups after that are not worth a replay
 MOST = 40  # groups: each is replayed some forty times
@@ -27,7 +28,7 @@ class KernelVerdicts:
     report: str = ""  # where the report is kept; empty where it is not
 
     @property
-    def expected_gains(self) -> dict[str, float]:
+    def expected_gains(self) -> dict[str, Factor]:
         """Return expected speed-ups by a group's id; nobody knows what a bare bound brings."""
         tops = {key: found.top for key, found in self.groups.items()}
         known = {key: top for key, top in tops.items() if top and (top.expect or top.at_roof)}
@@ -66,10 +67,10 @@ def judge_groups_by_counters(report: Path, groups: Sequence[KernelGroup]) -> Ker
 
 
 def _make_group_key(name: str, grid: object, block: object) -> tuple[str, object, object]:
-    return normalize_kernel_name(name), grid, block
+    return remove_demangler_differences(name), grid, block
 
 
-def normalize_kernel_name(name: str) -> str:
+def remove_demangler_differences(demangled: str) -> str:
     """Return a name without what demanglers disagree on: blanks, result's type, const's place, tags."""
-    words = remove_abi_tags(name).removeprefix("void ").replace("const", "")
+    words = remove_abi_tags(demangled).removeprefix("void ").replace("const", "")
     return "".join(words.split("(", 1)[0].split("<", 1)[0].split())

@@ -31,7 +31,7 @@ from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.places import name_module
 from profkit.program.timeline import SourcePlace
 from profkit.program.triage import Triage
-from profkit.records.store import get_printed_schema
+from profkit.records.store import get_schema_name
 from profkit.reports.figures import get_base_name_of_kernel
 
 SCHEMA: Final = "profkit.triage/1"
@@ -623,7 +623,7 @@ def read_triage_document(path: Path) -> TriageDocument:
             schema = content.get("schema")
         document = _convert_to_first_form(content, schema)
         if document is None:
-            raise ProfkitError(f"{file}: is {get_printed_schema(schema)}, not {SCHEMA}", HINT)
+            raise ProfkitError(f"{file}: is {get_schema_name(schema)}, not {SCHEMA}", HINT)
     except FileNotFoundError as error:
         raise ProfkitError(f"{file}: no such file", HINT) from error
     except RecursionError as error:

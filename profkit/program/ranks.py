@@ -11,7 +11,7 @@ from profkit.errors import ProfkitError
 from profkit.program.steps.cut import Step, find_steps
 from profkit.program.steps.kinds import classify_kernel
 from profkit.program.timeline import GRAPH, Process, Timeline
-from profkit.reports.figures import figures
+from profkit.reports.figures import format_figures
 
 LEAST_WAIT = 0.02  # of a step: a rank that waits less for another one waits for none
 ALIKE = 0.5  # of the kernels' time in the same kernels: less is another program
@@ -90,25 +90,25 @@ def _compute_kernel_time_shares(process: Process) -> dict[str, float]:
     return {name: time / total for name, time in times.items()}
 
 
-def select_ranks(timeline: Timeline, wanted: str) -> Timeline:
+def select_ranks(timeline: Timeline, rank_numbers_or_all: str) -> Timeline:
     """Return the timeline of some ranks: all, or numbers with commas between them.
 
     Raises:
         ProfkitError: There is no such rank.
     """
-    if wanted == "all":
+    if rank_numbers_or_all == "all":
         return timeline
-    names = [word.strip() for word in wanted.split(",")]
+    names = [word.strip() for word in rank_numbers_or_all.split(",")]
     there = {str(p.rank) for p in timeline.processes}
     if missing := [name for name in names if name not in there]:
         raise ProfkitError(
-            f"--ranks {wanted}: no rank {', '.join(missing)}",
+            f"--ranks {rank_numbers_or_all}: no rank {', '.join(missing)}",
             f"there are: {', '.join(sorted(there, key=int))}; or all",
         )
     return replace(timeline, processes=[p for p in timeline.processes if str(p.rank) in names])
 
 
-def find_main_gpu(process: Process) -> int:
+def find_busiest_gpu_of_process(process: Process) -> int:
     """Return the GPU that did most of a process's work."""
     sums: Counter[int] = Counter()
     for activity in process.activities:
@@ -116,9 +116,9 @@ def find_main_gpu(process: Process) -> int:
     return max(sums, key=lambda device: sums[device], default=0)
 
 
-def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
+def compare_ranks(processes: Sequence[Process], range_name: str = "") -> Ranks:
     """Return what the ranks of a program do differently in their typical steps."""
-    steps = {process.rank: find_steps(process, step).typical for process in processes}
+    steps = {process.rank: find_steps(process, range_name).typical for process in processes}
     rows = _split_steps_of_ranks(steps)
     # Others wait for the rank that waits least itself, if they wait for long.
     last = min(rows, key=lambda row: row.waiting)
@@ -130,9 +130,9 @@ def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     why = "whose host arrives later"
     if longer:
         name, time = longer
-        why = f"which spends {figures(time / 1e6)} ms longer in {name[:60]}"
+        why = f"which spends {format_figures(time / 1e6)} ms longer in {name[:60]}"
     note = (
-        f"rank {most.rank} waits {figures(lost / 1e6)} ms per step in collectives for rank "
+        f"rank {most.rank} waits {format_figures(lost / 1e6)} ms per step in collectives for rank "
         f"{last.rank}, {why}"
     )
     return Ranks(rows, last.rank, longer, (note,))

@@ -41,7 +41,10 @@ Recorded = str | Path | ProgramFrames | Iterable[str | Path]
 
 
 def judge_recordings(
-    paths: Sequence[Path], ranks: str = "all", step: str = "", plain_ms: float | None = None
+    paths: Sequence[Path],
+    ranks: str = "all",
+    range_name: str = "",
+    unprofiled_step_ms: float | None = None,
 ) -> tuple[Triage, KernelVerdicts | None]:
     """Judge torch traces or exports of Nsight Systems, one or one a rank, or a .triage folder.
 
@@ -56,14 +59,16 @@ def judge_recordings(
     with _pause_garbage_collector(), _name_recording_in_errors(paths):
         read_all = read_recordings(paths)
         timeline = select_ranks(merge_timelines(read_all), ranks)
-        answer = triage_timeline(timeline, step, plain_ms)
+        answer = triage_timeline(timeline, range_name, unprofiled_step_ms)
         report = None
         if len(paths) == 1:
             report = find_kept_report(paths[0])
         if report is None:
             return answer, None
         counts = judge_groups_by_counters(report, answer.groups)
-        return triage_timeline(timeline, step, plain_ms, counts.expected_gains), counts
+        return triage_timeline(
+            timeline, range_name, unprofiled_step_ms, counts.expected_gains
+        ), counts
 
 
 @contextmanager

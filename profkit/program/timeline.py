@@ -9,7 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from profkit.units import Nanoseconds
+
 
 Dims = tuple[int, int, int]
 FARTHEST = 1 << 62  # nanoseconds from zero, 146 years: a clock ends there; and bytes of a tensor
@@ -65,7 +69,7 @@ GRAPH = "graph"  # kind of an activity that is a whole CUDA graph, recorded as o
 OPEN_MOST = 100
 
 
-def clean_call_name(name: str) -> str:
+def remove_version_suffix(name: str) -> str:
     """Return a call as a program writes it: cudaLaunchKernel of cudaLaunchKernel_ptsz_v7000."""
     return _VERSION.sub("", name)
 
@@ -134,14 +138,16 @@ class Activity:
     captured: int = 0
 
     @property
-    def duration(self) -> int:
+    def duration(self) -> Nanoseconds:
         """Return nanoseconds."""
         return self.end - self.start
 
 
-def make_activity(kind: str, name: str, place: Sequence[int], **more: Any) -> Activity:
+def make_activity(
+    kind: str, name: str, start_to_correlation: Sequence[int], **more: Any
+) -> Activity:
     """Return an activity by its start, end, device, stream and correlation, and what else is known."""
-    start, end, device, stream, correlation = place
+    start, end, device, stream, correlation = start_to_correlation
     return Activity(kind, name, start, end, device, stream, correlation, **more)
 
 

@@ -8,11 +8,18 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 from shlex import quote
 from statistics import median
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.judge import Estimate
 from profkit.program.findings import draft_findings
-from profkit.program.findings.case import Advice, RuleTexts, StepCase, StepFinding, is_of_backward
+from profkit.program.findings.case import (
+    Advice,
+    RuleTexts,
+    StepCase,
+    StepFinding,
+    is_launched_by_autograd,
+)
 from profkit.program.findings.floors import SHARES, estimate_saving_of_floor
 from profkit.program.findings.host import make_graph_of_longest_stretch, say_how_often
 from profkit.program.ranks import Ranks, compare_ranks
@@ -28,13 +35,13 @@ from profkit.program.replay.scenario import (
     StepChange,
     make_host_models,
 )
-from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group_kernels
+from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group_works_by_kernel
 from profkit.program.steps.idle import (
     CAPTURING,
     IN_GRAPH,
     LATE,
     PeriodSplit,
-    split_period_into_busy_and_idle,
+    split_period_by_idle_cause,
     sum_busy_by_device,
 )
 from profkit.program.timeline import UNIFIED_MEMORY, Process, Timeline
@@ -43,10 +50,14 @@ from profkit.program.verdict import (
     REASONS,
     WORTH,
     StepVerdict,
-    judge_step,
-    say_busy_by_device,
+    judge_step_health,
+    say_busy_share_by_gpu,
 )
-from profkit.reports.figures import figures, format_percent
+from profkit.reports.figures import format_figures, format_percent
+
+if TYPE_CHECKING:
+    from profkit.units import Share
+
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
 DOUBT = 0.05  # of the step, from which on time that is no finding is worth a note
@@ -98,32 +109,39 @@ class Triage:
 
 def triage_timeline(
     timeline: Timeline,
-    step: str = "",
-    plain_ms: float | None = None,
-    gains: Mapping[str, float] | None = None,
+    range_name: str = "",
+    unprofiled_step_ms: float | None = None,
+    gain_by_kernel_group: Mapping[str, float] | None = None,
 ) -> Triage:
     """Judge a program by the rank that others wait for.
 
     Args:
         timeline: Of one process or several.
-        step: A range that is a step; empty finds them.
-        plain_ms: Milliseconds a step without the recorder, if somebody measured it.
-        gains: Expected speed-ups of groups that were counted, by id.
+        range_name: A range that is a step; empty finds them.
+        unprofiled_step_ms: Milliseconds a step without the recorder, if somebody measured it.
+        gain_by_kernel_group: Expected speed-ups of groups that were counted, by id.
 
     Raises:
         ProfkitError: No step is in it, or the one that was measured is none.
     """
-    if plain_ms is not None and not SHORTEST <= plain_ms <= LONGEST:
+    if unprofiled_step_ms is not None and not SHORTEST <= unprofiled_step_ms <= LONGEST:
         raise ProfkitError(
-            f"--step-ms {plain_ms:g}: not a possible step time",
+            f"--step-ms {unprofiled_step_ms:g}: not a possible step time",
             f"give the milliseconds that a step takes without a profiler, {SHORTEST:g} to {LONGEST:g}",
         )
     process = timeline.processes[0]
     ranks = None
     if len(timeline.processes) > 1:
-        ranks = compare_ranks(timeline.processes, step)
+        ranks = compare_ranks(timeline.processes, range_name)
         process = next((p for p in timeline.processes if p.rank == ranks.slowest), process)
-    return _judge_steps(timeline, process, find_steps(process, step), ranks, plain_ms, gains)
+    return _judge_steps(
+        timeline,
+        process,
+        find_steps(process, range_name),
+        ranks,
+        unprofiled_step_ms,
+        gain_by_kernel_group,
+    )
 
 
 def _judge_steps(
@@ -141,7 +159,7 @@ def _judge_steps(
         differing = _measure_difference_of_steps(steps)
         replayed = replace(replayed, most=typical.period / 1e6, differing=differing)
     case = make_step_case(process, steps, replayed, gains)
-    drafts = estimate_draft_savings(case, draft_findings(case))
+    drafts = copy_findings_with_savings(case, draft_findings(case))
     found: list[StepFinding] = []
     if replayed.matches_recording:
         found = rank_findings(case, drafts)
@@ -161,12 +179,12 @@ def _judge_steps(
         findings=found,
         groups=case.groups,
         notes=tuple(notes),
-        verdict=judge_step(case, found, drafts),
+        verdict=judge_step_health(case, found, drafts),
         ranks=ranks,
     )
 
 
-def _measure_difference_of_steps(steps: Steps) -> float:
+def _measure_difference_of_steps(steps: Steps) -> Share:
     """Measure how far half of the steps are from the typical one, as a share of its time."""
     typical = steps.typical.period
     return median(abs(period - typical) for period in steps.periods) / max(1, typical)
@@ -186,24 +204,27 @@ def _add_finding_of_uneven_ranks(
 
 
 def make_step_case(
-    process: Process, steps: Steps, replayed: HostModels, gains: Mapping[str, float] | None = None
+    process: Process,
+    steps: Steps,
+    replayed: HostModels,
+    gain_by_kernel_group: Mapping[str, float] | None = None,
 ) -> StepCase:
     """Return the typical step with all that rules look at."""
     typical = steps.typical
-    trains = any(is_of_backward(work) for work in typical.works)
+    trains = any(is_launched_by_autograd(work) for work in typical.works)
     trains = trains or any("ackward" in maker.top for maker in typical.makers)
     return StepCase(
         step=typical,
-        split=split_period_into_busy_and_idle(typical),
+        split=split_period_by_idle_cause(typical),
         hosts=replayed,
-        groups=group_kernels(typical.works),
+        groups=group_works_by_kernel(typical.works),
         device=process.device,
         spans=process.spans,
         trains=trains,
         captures=steps.captures,
         alone=len(steps.steps) == 1,
         repeats=steps.repeats,
-        gains=gains or {},
+        gains=gain_by_kernel_group or {},
         page_moves=[a for a in process.activities if a.name.startswith(UNIFIED_MEMORY)],
     )
 
@@ -219,11 +240,12 @@ def _note_other_kinds_of_steps(timeline: Timeline, process: Process, steps: Step
         first = of.verdict.category
         if not first:
             saves = of.findings[0].saving.expected
-            first = f"{of.findings[0].rule} first, saves about {figures(saves)} ms"
+            first = f"{of.findings[0].rule} first, saves about {format_figures(saves)} ms"
         ask = f"; --range {quote(kind.pattern)} analyses them" if kind.pattern else ""
         yield (
             f"another kind of step: {len(kind.steps):,} x {kind.typical.name}, "
-            f"{figures(kind.typical.period / 1e6)} ms each, {format_percent(share)} of the time; the "
+            f"{format_figures(kind.typical.period / 1e6)} ms each, {format_percent(share)} of the "
+            "time; the "
             f"GPU computes in {format_percent(of.split.busy / of.split.period)} of it: {first}{ask}"
         )
 
@@ -265,7 +287,7 @@ def _find_uneven_ranks(case: StepCase, ranks: Ranks, saved: float) -> StepFindin
     return replace(finding, saving=saving, on_top=min(expect, plain - saved))
 
 
-def estimate_draft_savings(
+def copy_findings_with_savings(
     case: StepCase, drafts: Sequence[StepFinding], shares: Mapping[str, Range] = SHARES
 ) -> list[StepFinding]:
     """Return drafts with what they save.
@@ -307,8 +329,8 @@ def _add_other_idle_causes(case: StepCase, draft: StepFinding) -> StepFinding:
     if other is None or draft.saving.expected - own < LEAST * case.hosts.plain.expect:
         return draft
     said = OTHER_CAUSES.format(
-        own=f"{figures(own)} ms",
-        other=f"{figures(other.time / 1e6)} ms",
+        own=f"{format_figures(own)} ms",
+        other=f"{format_figures(other.time / 1e6)} ms",
         name=REASONS[other.cause],
     )
     return replace(draft, cause=draft.cause + said)
@@ -336,7 +358,11 @@ def _say_waits_before_graph(
         graph = "no more launches can be moved into graphs"
     both = min(alone + more, case.hosts.plain.expect)
     return AFTER_WAITS.format(
-        graph=graph, waits=waits, place=place, first=figures(alone), both=figures(both)
+        graph=graph,
+        waits=waits,
+        place=place,
+        first=format_figures(alone),
+        both=format_figures(both),
     )
 
 
@@ -345,7 +371,7 @@ def _note_cost_of_stacks(case: StepCase) -> str:
     traced = sum(call.traced for call in case.step.calls)
     if case.hosts.checked or traced < LEAST * case.split.period:
         return ""
-    return STACKS.format(traced=figures(traced / 1e6))
+    return STACKS.format(traced=format_figures(traced / 1e6))
 
 
 def _estimate_draft_saving(
@@ -393,7 +419,7 @@ def _estimate_most_ms_that_kernels_can_save(case: StepCase, draft: StepFinding) 
     for model in models:
         kernels = sum(model.items[i].duration for i in draft.works)
         late = sum(model.items[i].launch_lag for i in launched)
-        shorter = model.period - gone.apply(model, EXPECT).period
+        shorter = model.period - gone.apply_to_model(model, EXPECT).period
         most = max(most, min(kernels, shorter), shorter - late)
     return min(most, taken + host) / 1e6
 
@@ -451,7 +477,7 @@ def widen_saving(case: StepCase, finding: StepFinding) -> StepFinding:
     low = min(saving.low, least * saving.expected)
     high = saving.high
     if finding.spreads:
-        after = finding.change.apply(case.hosts.usual, EXPECT)
+        after = finding.change.apply_to_model(case.hosts.usual, EXPECT)
         most = case.hosts.plain.expect - _sum_host_ns(after) / 1e6  # then the host limits the step
         high = max(high, min(CAME_WITH_OTHERS * saving.expected, most))
     bound = saving.bound
@@ -461,7 +487,7 @@ def widen_saving(case: StepCase, finding: StepFinding) -> StepFinding:
     more = high - finding.saving.high
     if more <= LEAST_SHOWN * high:
         return replace(finding, saving=saving)
-    said = f"; other kernels may gain another {figures(_round_up_to_three_digits(more))} ms"
+    said = f"; other kernels may gain another {format_figures(_round_up_to_three_digits(more))} ms"
     evidence = {**finding.evidence, "others_ms": more}
     return replace(finding, saving=saving, cause=finding.cause + said, evidence=evidence)
 
@@ -476,7 +502,7 @@ def _add_reason_for_larger_saving(case: StepCase, draft: StepFinding) -> StepFin
     started = "issuing the copies"
     if any(case.works[i].kind not in {"copy", "set"} for i in draft.works):
         started = "launching them"
-    said = f"; {started} costs the host up to {figures(_round_up_to_three_digits(more))} ms more"
+    said = f"; {started} costs the host up to {format_figures(_round_up_to_three_digits(more))} ms more"
     return replace(draft, cause=draft.cause + said, evidence=evidence)
 
 
@@ -498,7 +524,7 @@ def rank_findings(case: StepCase, drafts: Sequence[StepFinding]) -> list[StepFin
     shortest = model.period
     left = case.hosts.plain.expect
     for found in _order_findings(_keep_drafts_that_save(case, drafts), case):
-        model = found.change.apply(model, EXPECT)
+        model = found.change.apply_to_model(model, EXPECT)
         more = found.saving.expected
         if out:
             more = min(more, max(0.0, shortest - model.period) / 1e6)
@@ -607,7 +633,7 @@ def _explain_smaller_saving(case: StepCase, finding: StepFinding) -> str:
     """Say so where the works give back far more than the step saves, and what binds instead."""
     if not finding.works:
         return ""
-    before, after = case.hosts.usual, finding.change.apply(case.hosts.usual, EXPECT)
+    before, after = case.hosts.usual, finding.change.apply_to_model(case.hosts.usual, EXPECT)
     given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
     if finding.saving.expected * 1e6 >= 0.5 * given:
         return ""
@@ -644,7 +670,8 @@ def _list_unexplained_time(case: StepCase, findings: Sequence[StepFinding]) -> I
     cold = sum(event.busy for event in case.hosts.usual.events if event.items and event.busy > LONG)
     if cold >= DOUBT * whole:
         yield (
-            f"{figures(cold / 1e6)} ms of the step are launches that load code or allocate memory "
+            f"{format_figures(cold / 1e6)} ms of the step are launches that load code or allocate "
+            "memory "
             "first, as in a first step: record steps after a warm-up"
         )
     yield from _note_unexplained_idle(case, findings)
@@ -652,12 +679,13 @@ def _list_unexplained_time(case: StepCase, findings: Sequence[StepFinding]) -> I
     if len(devices) > 1:
         yield (
             f"the step runs on {len(devices)} GPUs, which compute in parts of it: "
-            f"{say_busy_by_device(case, devices)}; the answer is for all of them together"
+            f"{say_busy_share_by_gpu(case, devices)}; the answer is for all of them together"
         )
     exposed = case.sum_idle_ns("collective")
     if exposed >= DOUBT * whole and not any(row.rule == "collective" for row in findings):
         yield (
-            f"for {figures(exposed / 1e6)} ms of the step only collectives run: whether they transfer "
+            f"for {format_figures(exposed / 1e6)} ms of the step only collectives run: whether they "
+            "transfer "
             "or wait for another rank is not known; record every rank"
         )
 

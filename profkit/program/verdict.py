@@ -19,8 +19,8 @@ from profkit.program.steps.idle import (
     list_launches_without_recorded_work,
     sum_busy_by_device,
 )
-from profkit.program.steps.lost import name_node_tracing
-from profkit.reports.figures import figures, format_percent, get_base_name_of_kernel
+from profkit.program.steps.lost import name_graph_node_option
+from profkit.reports.figures import format_figures, format_percent, get_base_name_of_kernel
 
 WORTH = 0.05  # of the step: if nothing is expected to save as much, there is no problem to name
 BUSY = 0.85  # of the step, in which a healthy program's GPU computes at least
@@ -68,15 +68,15 @@ class StepVerdict:
 FOUND = StepVerdict("", "")
 
 
-def judge_step(
-    case: StepCase, findings: Sequence[StepFinding], drafts: Sequence[StepFinding]
+def judge_step_health(
+    case: StepCase, listed_findings: Sequence[StepFinding], all_findings: Sequence[StepFinding]
 ) -> StepVerdict:
     """Say whether a step has a problem, is healthy, or is not known well enough.
 
     Args:
         case: The step.
-        findings: What is worth a line, in its order.
-        drafts: All that the rules found, with what each saves.
+        listed_findings: What is worth a line, in its order.
+        all_findings: All that the rules found, with what each saves.
     """
     plain = case.hosts.plain.expect
     if not case.hosts.matches_recording:
@@ -86,20 +86,20 @@ def judge_step(
     started = _say_if_step_is_a_start(case)
     if started:
         return StepVerdict("unknown", started)
-    if findings and _get_saving_of_first_finding(findings) >= WORTH * plain:
+    if listed_findings and _get_saving_of_first_finding(listed_findings) >= WORTH * plain:
         return FOUND
     busy = _find_busy_ns_of_idlest_gpu(case)
     computing = min(1.0, busy / 1e6 / plain)
     unknown = _explain_why_unknown(case, busy, computing)
     if unknown:
-        return StepVerdict("unknown", f"{_say_small_findings(findings)}; {unknown}")
+        return StepVerdict("unknown", f"{_say_small_findings(listed_findings)}; {unknown}")
     said = _say_how_busy(case, busy, computing)
     said += (
         f"; no known fix would save more than {format_percent(WORTH)} of the step"
-        f"{_say_joint_saving(findings)}"
+        f"{_say_joint_saving(listed_findings)}"
     )
     said += _say_idle_as_recorded(case)
-    said += _say_idle_without_recorder(case, drafts)
+    said += _say_idle_without_recorder(case, all_findings)
     return StepVerdict("healthy", said)
 
 
@@ -138,7 +138,10 @@ def _say_how_busy(case: StepCase, busy: int, computing: float) -> str:
     without = ""
     if abs(computing - busy / case.split.period) > LEAST_APART:
         without = " as it is without the profiler"
-    return f"the GPU computes in {format_percent(computing)} of the step{without}, {_say_top_kind(case)}"
+    return (
+        f"the GPU computes in {format_percent(computing)} of the step{without}, "
+        f"{_say_top_kind_of_step(case)}"
+    )
 
 
 def _get_saving_of_first_finding(findings: Sequence[StepFinding]) -> float:
@@ -152,13 +155,14 @@ def _say_if_step_is_a_start(case: StepCase) -> str:
     """Say so where what was recorded once is a start: later steps have its memory and code."""
     if not case.alone:
         return ""
-    whole = f"{figures(case.split.period / 1e6)} ms"
+    whole = f"{format_figures(case.split.period / 1e6)} ms"
     time = case.sum_allocation_ns()
     if time >= START * case.split.period:
         names = Counter(call.name for call in case.step.calls if call.allocates)
         most = ", ".join(f"{name} ({count:,}x)" for name, count in names.most_common(2))
         return (
-            f"not known: what a step does. One pass was recorded, and in {figures(time / 1e6)} of its "
+            f"not known: what a step does. One pass was recorded, and in {format_figures(time / 1e6)} "
+            "of its "
             f"{whole} the host allocates and frees memory ({most}), as a program does when it starts; "
             "record several steps after a warm-up"
         )
@@ -167,7 +171,8 @@ def _say_if_step_is_a_start(case: StepCase) -> str:
     if case.repeats or launches < MANY_LAUNCHES or pause < START * case.split.period:
         return ""
     return (
-        f"not known: what a step does. Nothing repeats in the recording, and for {figures(pause / 1e6)} "
+        "not known: what a step does. Nothing repeats in the recording, and for "
+        f"{format_figures(pause / 1e6)} "
         f"of its {whole} at once the host launches nothing, as a program does that loads or compiles; "
         "record several steps after that"
     )
@@ -211,7 +216,7 @@ def _say_joint_saving(findings: Sequence[StepFinding]) -> str:
     if not findings:
         return ""
     saved = sum(finding.on_top for finding in findings)
-    return f"; what was found saves about {figures(saved)} ms together"
+    return f"; what was found saves about {format_figures(saved)} ms together"
 
 
 def _is_computing_group(group: KernelGroup) -> bool:
@@ -223,7 +228,8 @@ def _say_replay_mismatch(case: StepCase) -> str:
     recorded = case.split.period / 1e6
     replayed = recorded * (1 + case.hosts.error)
     return (
-        f"a replay of the step takes {figures(replayed)} ms, and the recorded one {figures(recorded)}: "
+        f"a replay of the step takes {format_figures(replayed)} ms, and the recorded one "
+        f"{format_figures(recorded)}: "
         "what a change would save is not known (the recording may lack what the step waits for)"
     )
 
@@ -236,7 +242,7 @@ def _explain_lost_kernels(lost: int) -> str:
     )
 
 
-def _say_top_kind(case: StepCase) -> str:
+def _say_top_kind_of_step(case: StepCase) -> str:
     """Say which kind of kernels takes most of the GPU's time, as a share of the step."""
     times: dict[str, int] = {}
     for group in case.groups:
@@ -254,7 +260,8 @@ def _describe_largest_unknown(case: StepCase) -> str:
     if len(devices) > 1 and min(devices.values()) < BUSY * case.split.busy:
         return (
             "why the GPUs of this process compute only in parts of the step: "
-            f"{say_busy_by_device(case, devices)}; where one waits for another, let each have work of "
+            f"{say_busy_share_by_gpu(case, devices)}; where one waits for another, let each have work "
+            "of "
             "another batch, or a process of its own"
         )
     least = LARGE * case.split.period
@@ -292,7 +299,7 @@ def _say_single_run(case: StepCase) -> str:
     busy = format_percent(case.split.busy / case.split.period)
     return (
         f"whether this work runs again. The recording has it once ({count} in "
-        f"{figures(case.split.period / 1e6)} ms, in {busy} of which the GPU computes), and first "
+        f"{format_figures(case.split.period / 1e6)} ms, in {busy} of which the GPU computes), and first "
         "launches take longer than later ones; if it repeats, record several runs after a warm-up"
     )
 
@@ -312,10 +319,10 @@ def _say_not_counted(case: StepCase, whose: str = "their") -> str:
     return f"because {whose} hardware counters were not read; {tool} reads them"
 
 
-def say_busy_by_device(case: StepCase, devices: Mapping[int, int]) -> str:
+def say_busy_share_by_gpu(case: StepCase, computing_ns_by_gpu: Mapping[int, int]) -> str:
     """Say in how much of the step each GPU computes."""
     shares = []
-    for number, time in devices.items():
+    for number, time in computing_ns_by_gpu.items():
         shares.append(f"GPU {number} in {format_percent(time / case.split.period)}")
     return ", ".join(shares)
 
@@ -334,7 +341,7 @@ def _explain_idle(case: StepCase, idle: Idle) -> str:
     if idle.where == IN_GRAPH:
         return (
             f"what happens in {share} of the step, in which the GPU is idle between kernels of one "
-            f"graph launch; {name_node_tracing(case.is_amd)} records each of its kernels"
+            f"graph launch; {name_graph_node_option(case.is_amd)} records each of its kernels"
         )
     said = _SAY_IDLE[idle.cause].format(share=share, where=where)
     if idle.cause in {"host-launch", "host-sync"}:
@@ -360,7 +367,7 @@ def _describe_unknown_kernel(case: StepCase, group: KernelGroup) -> str:
     if group.kind == "graph":
         said = (
             f"what runs in {share} of the step, because it is a CUDA graph that was recorded as one; "
-            f"{name_node_tracing(case.is_amd)} records its kernels"
+            f"{name_graph_node_option(case.is_amd)} records its kernels"
         )
         return case.adapt_graph_name_to_gpu(said)
     name = get_base_name_of_kernel(group.name)[:60] or group.name[:60]
@@ -377,5 +384,5 @@ def _say_idle_without_recorder(case: StepCase, drafts: Sequence[StepFinding]) ->
         return ""
     return (
         ". If the profiler slows the host less than estimated, the GPU waits for the host for up "
-        f"to {figures(most)} ms: pass the step time of a run without profiler with --step-ms"
+        f"to {format_figures(most)} ms: pass the step time of a run without profiler with --step-ms"
     )

@@ -55,10 +55,15 @@ def find_gpu_exactly(cc: object) -> Gpu | None:
     return None
 
 
-def find_nearest_of_generation(cc: Capability | None) -> Gpu | None:
+def find_nearest_of_generation(capability: Capability | None) -> Gpu | None:
     """Return the row of the nearest compute capability of the same generation that is no newer."""
     return find_newest_up_to(
-        {known: row for known, row in read_gpu_table().items() if cc and known[0] == cc[0]}, cc
+        {
+            known: row
+            for known, row in read_gpu_table().items()
+            if capability and known[0] == capability[0]
+        },
+        capability,
     )
 
 

@@ -51,10 +51,12 @@ class GridCell:
         """Return the value of the second axis."""
         return list(self.at.values())[1]
 
-    def find_fastest(self, names: frozenset[str], *, without: bool = False) -> tuple[str, float]:
+    def find_fastest(
+        self, names: frozenset[str], *, is_of_the_others: bool = False
+    ) -> tuple[str, float]:
         """Return the fastest of these names, or of the others, and its median; else ("", inf)."""
         every = {**self.looked, **{n: median(x) for n, x in self.warm.items() if x}}
-        chosen = {n: x for n, x in every.items() if (n in names) != without}
+        chosen = {n: x for n, x in every.items() if (n in names) != is_of_the_others}
         name = min(chosen, key=lambda n: chosen[n], default="")
         return name, chosen.get(name, inf)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from profkit.errors import ProfkitError
-from profkit.files import BudgetSpent, ReadBudget, look_at, read_bytes, resolve_path
+from profkit.files import BudgetSpent, ReadBudget, get_path_status, read_bytes, resolve_path
 
 T = TypeVar("T")
 _LEADING = re.compile(r"\A\s*(?:/\*(?P<block>.*?)\*/|(?P<lines>(?:[ \t]*//[^\n]*\n?)+))", re.S)
@@ -398,7 +398,7 @@ def walk_included_files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, by
     waiting = [file]
     while waiting:
         file = waiting.pop()
-        state = look_at(file)
+        state = get_path_status(file)
         if file in seen or state is None or not stat.S_ISREG(state.st_mode):
             continue
         seen.add(file)

@@ -21,12 +21,12 @@ from typing import NamedTuple
 from profkit.errors import ProfkitError
 from profkit.files import (
     expand_home,
+    get_path_status,
     is_file,
     is_folder,
     is_link,
     list_folder,
     list_matching_paths,
-    look_at,
     open_regular_file,
     resolve_path,
     shorten_path,
@@ -91,7 +91,7 @@ def expand_pattern_to_report_paths(pattern: str) -> list[str]:
     """Return the reports that a file, folder or pattern stands for; a name without any as it is."""
     path = expand_home(pattern)
     try:
-        state = look_at(path)
+        state = get_path_status(path)
     except ProfkitError:
         return [str(path)]  # it may be there: the reader of it says why it cannot be read
     if state is not None and stat.S_ISDIR(state.st_mode):
@@ -315,12 +315,12 @@ def find_run_files(stem: Path) -> RunFiles:
 
 
 def find_all_run_files(
-    root: Path, problems: list[ProfkitError] | None = None
+    root: Path, problems_to_extend: list[ProfkitError] | None = None
 ) -> dict[RunName, tuple[RunFiles, ...]]:
     """Return everything recorded in a folder, by variant and case, sorted by name.
 
-    A name has more than one entry where two folders hold a run of it. `problems` takes what may not
-    be looked at; without it, that is raised.
+    A name has more than one entry where two folders hold a run of it. `problems_to_extend` takes what
+    may not be looked at; without it, that is raised.
     """
     found: list[ProfkitError] = []
     stems: dict[RunName, set[Path]] = {}
@@ -334,8 +334,8 @@ def find_all_run_files(
             runs[name] = tuple(map(find_run_files, sorted(paths)))
         except ProfkitError as problem:
             found.append(problem)
-    if problems is not None:
-        problems += found
+    if problems_to_extend is not None:
+        problems_to_extend += found
     elif found:
         raise found[0]
     return runs
@@ -379,7 +379,7 @@ def _iterate_records_and_reports(
         below: list[Path] = []
         for folder in folders:
             try:
-                state = look_at(folder)
+                state = get_path_status(folder)
                 if state is None or not stat.S_ISDIR(state.st_mode):
                     continue
                 entries = list_folder(folder)

@@ -28,7 +28,7 @@ from profkit.records.store import (
     WhereKnown,
     amend_document,
     convert_struct_to_json,
-    get_printed_schema,
+    get_schema_name,
     read_struct,
 )
 
@@ -279,9 +279,7 @@ def read_record(path: str | Path) -> Record:
     if isinstance(document, dict):
         schema = document.get("schema")
     if schema != SCHEMA:
-        why = (
-            f"{file}: not a run record of this version ({get_printed_schema(schema)}, not {SCHEMA})"
-        )
+        why = f"{file}: not a run record of this version ({get_schema_name(schema)}, not {SCHEMA})"
         raise ProfkitError(why, "record it again with this profkit")
     return parse_record(document, file)
 
@@ -318,12 +316,12 @@ def get_report_sha256(record: Record | None) -> str | None:
     return None
 
 
-def get_declared_work(record: Record | None, launches: int) -> dict[str, float]:
+def get_declared_work(record: Record | None, launch_count: int) -> dict[str, float]:
     """Return what the workload needs by its problem.py, as catalogue metrics.
 
     Only where one launch is the whole workload: of several, none answers for all of it.
     """
-    if launches != 1 or record is None:
+    if launch_count != 1 or record is None:
         return {}
     work = record.work
     needs = {

@@ -312,7 +312,7 @@ def _insert_key(
 _SCHEMA = re.compile(r"profkit\.[a-z]{1,20}/\d{1,3}", re.ASCII)
 
 
-def get_printed_schema(schema: object) -> str:
+def get_schema_name(schema: object) -> str:
     """Return what a document says it is, where that is a document of profkit's.
 
     Anything else stays unsaid: an error would show a part of a file that is none of ours.

@@ -27,7 +27,7 @@ _AHEAD = 2  # tasks submitted for each worker that is known
 _TRIES = 2
 
 
-def connect_to_cluster(address: str) -> Any:
+def connect_to_dask_scheduler(address: str) -> Any:
     """Return a Dask client of a scheduler, such as tcp://host:8786, or raise a ProfkitError."""
     with require_package("distributed", f"--on {address}"):
         from distributed import Client
@@ -51,20 +51,26 @@ def require_executor(client: Any) -> Any:
 
 
 def iterate_results_by_path(
-    function: str, paths: Iterable[str], died: str, client: Any = None, jobs: int | None = None
+    function_path: str,
+    paths: Iterable[str],
+    path_of_function_for_dead: str,
+    client: Any = None,
+    jobs: int | None = None,
 ) -> Iterator[tuple[str, Any]]:
     """Yield path and result of a function of many paths as they are done, holding few at a time.
 
-    `function`: its "module:name"; its result has to be picklable. `died`: "module:name" of (path,
-    why) -> the result for a file whose process died. `client`: None takes `jobs` processors of this
-    machine, or all.
+    `function_path`: its "module:name"; its result has to be picklable. `path_of_function_for_dead`:
+    "module:name" of (path, why) -> the result for a file whose process died. `client`: None takes
+    `jobs` processors of this machine, or all.
     """
     if client is not None:
-        yield from _iterate_on_executor(function, paths, died, client)
+        yield from _iterate_on_executor(function_path, paths, path_of_function_for_dead, client)
         return
     jobs = jobs or count_usable_cpus()
     with closing(
-        iterate_results_of_child_processes(function, iter(paths), jobs, import_function(died))
+        iterate_results_of_child_processes(
+            function_path, iter(paths), jobs, import_function(path_of_function_for_dead)
+        )
     ) as done:
         for _, path, result in done:
             yield path, result

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 from profkit.errors import OUT_OF_MEMORY, is_memory_limited
 from profkit.files import BudgetSpent, ReadBudget, open_regular_file
@@ -34,12 +34,12 @@ from profkit.reports.contents import (
     BlockHeader,
     LaunchCopier,
     Result,
+    encode_varint,
     has_id_without_name,
-    open_unpacked,
-    read_block_header,
-    repair_frame,
+    open_decompressed,
+    parse_block_header,
+    repair_result,
     verify_and_summarize_result,
-    write_varint,
 )
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES
 from profkit.reports.wire import (
@@ -47,9 +47,13 @@ from profkit.reports.wire import (
     Malformed,
     Oddities,
     TruncatedFile,
-    find_message_shape,
+    load_message_shape,
     verify_message,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import ByteCount
+
 
 Status = Literal["ok", "empty", "damaged", "unreadable"]
 LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it
@@ -86,24 +90,26 @@ class ContainerVerdict:
     # What the library must give of it, too: how many metrics each launch has (array of u32); and
     # whether their names can be believed: if not, no value can.
     metrics: bytes = field(default=b"", repr=False)
-    names: bytes = field(default=b"", repr=False)  # and what hash_names says of theirs (u32 too)
+    names: bytes = field(
+        default=b"", repr=False
+    )  # and what sum_hashes_of_metric_names says of theirs (u32 too)
     is_named: bool = True
     size: int = field(default=0, compare=False)  # bytes, not compressed, as far as it was walked
 
     @property
-    def memory_weight(self) -> int:
+    def memory_weight(self) -> ByteCount:
         """Return the memory that reading takes, in bytes: the file, and a share per launch."""
         return self.size + self.launches * LAUNCH
 
 
-def hash_name(name: str) -> int:
+def hash_metric_name(name: str) -> int:
     """Return a number of 32 bits for the name of a metric; the sum of them stands for many."""
     return zlib.crc32(name.encode("utf-8", "backslashreplace"))
 
 
-def hash_names(names: Iterable[str]) -> int:
+def sum_hashes_of_metric_names(names: Iterable[str]) -> int:
     """Return a number of 32 bits for some names of metrics, in whatever order they come."""
-    return sum(map(hash_name, names)) & _ALL_BITS
+    return sum(map(hash_metric_name, names)) & _ALL_BITS
 
 
 _ALL_BITS = 0xFFFFFFFF
@@ -149,20 +155,20 @@ def _remember_verdict(key: _Key, walk: _ContainerWalk) -> ContainerVerdict:
     return _walked[key]
 
 
-def repair_report(path: str | Path, copy: str | Path, metrics_only: bool = False) -> None:
+def repair_report(path: str | Path, target: str | Path, metrics_only: bool = False) -> None:
     """Write what is left of a damaged report into a .ncu-rep that the library can read.
 
-    With metrics_only, only what repair_frame keeps of every launch, not only of the damaged ones.
+    With metrics_only, only what repair_result keeps of every launch, not only of the damaged ones.
     """
     copies = LaunchCopier()
     _walk_to_end(path, _ContainerWalk(path, copies, metrics_only))
-    copies.write_collected_launches(Path(copy))
+    copies.write_kept_launches(Path(target))
 
 
 def split_report(
     path: str | Path,
     folder: str | Path,
-    wanted: Collection[int] | None = None,
+    wanted_launches: Collection[int] | None = None,
     *,
     metrics_only: bool = False,
     code: bool = False,
@@ -170,16 +176,19 @@ def split_report(
     """Yield small reports, each of about PART bytes and with the indices of the launches in it.
 
     Made one by one, on demand; the caller may remove one that it has read. Of a damaged report what is
-    left, as repair. `wanted`: indices of launches, None for all. `code`: with the machine code of all
-    kernels in each; else with none. Returns what the bytes say, as check.
+    left, as repair. `wanted_launches`: indices of launches, None for all. `code`: with the machine code
+    of all kernels in each; else with none. Returns what the bytes say, as check.
     """
-    copies, names = LaunchCopier(wanted, code=code), (Path(folder, f"{n}.ncu-rep") for n in count())
+    copies, names = (
+        LaunchCopier(wanted_launches, code=code),
+        (Path(folder, f"{n}.ncu-rep") for n in count()),
+    )
     key, walk = _identify_file(path), _ContainerWalk(path, copies, metrics_only)
     for _ in _walk_frames(path, walk):
         if copies.size >= PART:
-            yield copies.write_collected_launches(next(names))
+            yield copies.write_kept_launches(next(names))
     if copies.size:
-        yield copies.write_collected_launches(next(names))
+        yield copies.write_kept_launches(next(names))
     return _remember_verdict(key, walk)
 
 
@@ -200,7 +209,7 @@ def _walk_frames(path: str | Path, walk: _ContainerWalk) -> Iterator[None]:
         else:
             limit = size
         try:
-            with open_unpacked(file) as plain:
+            with open_decompressed(file) as plain:
                 update = (lambda _: None) if walk.compressed else digest.update
                 walk.start = plain.read(len(MAGIC))
                 update(walk.start)
@@ -287,11 +296,11 @@ class _ContainerWalk:
         odd = Oddities()
         if self._first:
             self._first = False
-            verify_message(frame, 0, len(frame), find_message_shape("FileHeader"), odd)
+            verify_message(frame, 0, len(frame), load_message_shape("FileHeader"), odd)
             if self._out is not None:
-                self._out.append_file_header(frame)
+                self._out.keep_file_header(frame)
         elif not self._left:
-            self._begin_block(read_block_header(frame, odd), odd)
+            self._begin_block(parse_block_header(frame, odd), odd)
         else:
             field, count = self._left.pop()
             if count > 1:
@@ -332,7 +341,7 @@ class _ContainerWalk:
 
     def _verify_single_session(self, numbers: list[int], oddities: Oddities) -> None:
         """Check that the blocks of a file are of one session: they say each thing of it once."""
-        shape = find_message_shape("SessionDetails")
+        shape = load_message_shape("SessionDetails")
         twice = self._session.intersection(numbers) - shape.repeated
         if twice and wire.MERGED not in self._session:
             oddities.keep_first_oddity(
@@ -351,7 +360,7 @@ class _ContainerWalk:
         if field not in _KINDS:
             try:
                 if field == SOURCES:
-                    verify_message(frame, 0, len(frame), find_message_shape("Source"), oddities)
+                    verify_message(frame, 0, len(frame), load_message_shape("Source"), oddities)
             except Malformed as error:
                 self.problems.append(f"a kernel's machine code is damaged: {error}")
                 return False
@@ -389,7 +398,7 @@ class _ContainerWalk:
             return
         left: bytes | None = frame if whole else None
         if field in _KINDS and (self._metrics_only or not whole):
-            left = repair_frame(frame, _KINDS[field])
+            left = repair_result(frame, _KINDS[field])
         if left is not None:
             self._out.collect_frame(field, self._process, left)
 
@@ -420,10 +429,10 @@ class _ContainerWalk:
         return replace(frames, metrics=metrics, names=names, is_named=self._is_named)
 
     def _hash_names_of_each_launch(self) -> bytes:
-        """Return hash_names of each launch; nothing of a damaged report, whose names may be wrong."""
+        """Return the sum for each launch; nothing of a damaged report, whose names may be wrong."""
         if self.problems:
             return b""
-        known = [hash_name(name.decode()) for name in self._names]
+        known = [hash_metric_name(name.decode()) for name in self._names]
         digests: dict[int, int] = {}
         for ids, launch in self._sequences.items():
             digest = 0
@@ -471,7 +480,7 @@ class _ContainerWalk:
         read = []
         for number, name in enumerate(self._names):
             if name in _READ:
-                read.append((write_varint(number), name))
+                read.append((encode_varint(number), name))
         for ids, launch in self._sequences.items():
             has = set(ids)
             names = [name.decode() for id_, name in read if id_ not in has]

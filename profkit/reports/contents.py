@@ -39,8 +39,8 @@ from profkit.reports.wire import (
     NotText,
     Oddities,
     ResultKind,
-    find_message_shape,
     iterate_fields,
+    load_message_shape,
     read_field,
     read_varint,
     verify_field,
@@ -62,7 +62,7 @@ class BlockHeader:
     process: bytes  # the field of `about` that says which process
 
 
-def read_block_header(data: bytes, oddities: Oddities) -> BlockHeader:
+def parse_block_header(data: bytes, oddities: Oddities) -> BlockHeader:
     """Return a block's header; Malformed where its bytes are no protobuf."""
     counts, size = dict.fromkeys(COUNTERS, 0), 0
     names: list[bytes] | None = []
@@ -100,7 +100,7 @@ def _iterate_verified_header_fields(
 
     Not the names, of which a report has thousands: they are read at once.
     """
-    shape = find_message_shape("BlockHeader")
+    shape = load_message_shape("BlockHeader")
     before = 0
     for number, wire_type, start, stop, begin, end in _iterate_fields_with_offsets(data):
         verify_field_order(number, before, shape, oddities)
@@ -113,13 +113,13 @@ def _iterate_verified_header_fields(
 def make_single_frame_header(counter: int, frame: bytes, process: bytes = b"") -> bytes:
     """Return a block header that announces one frame, with the field that says of which process."""
     count = bytes([counter << 3, 1])
-    size = bytes([SIZE << 3]) + write_varint(4 + len(frame))
+    size = bytes([SIZE << 3]) + encode_varint(4 + len(frame))
     if counter < SIZE:
         return count + size + process
     return size + process + count
 
 
-def write_varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     """Return a number as a protobuf varint."""
     digits = bytearray()
     while number > 0x7F:
@@ -240,7 +240,7 @@ def _read_id_of_message(data: bytes, offset: int, end: int) -> int | None:
     return None
 
 
-def repair_frame(data: bytes, kind: ResultKind) -> bytes | None:
+def repair_result(data: bytes, kind: ResultKind) -> bytes | None:
     """Return what can be read of a damaged result; None when not even the identity is left.
 
     The library drops a whole launch for a wrong byte in a section that is not read here. So only
@@ -415,7 +415,7 @@ def _verify_metric(data: bytes, start: int, stop: int, oddities: Oddities) -> No
                 at = _verify_instance(data, at, stop, oddities)
         if ending.match(data, at, stop):
             return
-    verify_message(data, start, stop, find_message_shape("Metric"), oddities)
+    verify_message(data, start, stop, load_message_shape("Metric"), oddities)
 
 
 def _verify_instance(data: bytes, offset: int, stop: int, oddities: Oddities) -> int:
@@ -428,7 +428,7 @@ def _verify_instance(data: bytes, offset: int, stop: int, oddities: Oddities) ->
         if match and match.end() == offset + 2 + head[1] and head[1] < 0x80 and text.isascii():
             return match.end()
     _, _, start, behind, offset = read_field(data, offset, stop)
-    verify_message(data, start, behind, find_message_shape("MetricInstance"), oddities)
+    verify_message(data, start, behind, load_message_shape("MetricInstance"), oddities)
     return offset
 
 
@@ -467,13 +467,13 @@ def _collect_consecutive_metrics(
     return offset
 
 
-def has_id_without_name(launch_ids: Iterable[tuple[bytes, ...]], names: int) -> bool:
+def has_id_without_name(launch_ids: Iterable[tuple[bytes, ...]], name_count: int) -> bool:
     """Return whether one of the metrics' ids is beyond the string table."""
     ids = set[bytes]().union(*launch_ids)
     longest = max(map(len, ids), default=0)
     # A varint has its highest bits last, so that the largest id is the last one in this order.
     largest = max((id_[::-1] for id_ in ids if len(id_) == longest), default=b"")
-    return bool(ids) and read_varint(largest[::-1], 0)[0] >= names
+    return bool(ids) and read_varint(largest[::-1], 0)[0] >= name_count
 
 
 def _are_warp_samples_in_order(data: bytes, start: int, end: int) -> bool:
@@ -553,7 +553,7 @@ HOLLOW_BYTES = 128 << 20
 
 
 @contextmanager
-def open_unpacked(file: IO[bytes]) -> Iterator[IO[bytes]]:
+def open_decompressed(file: IO[bytes]) -> Iterator[IO[bytes]]:
     """Yield the bytes of an open report, decompressed; Malformed as soon as damage is read."""
     start = file.read(len(ZSTD))
     file.seek(0)
@@ -610,7 +610,7 @@ class LaunchCopier:
         self._launches: list[bytes] = []
         self.size = 0  # bytes of launches that are in no file yet, and LAUNCH of each
 
-    def append_file_header(self, frame: bytes) -> None:
+    def keep_file_header(self, frame: bytes) -> None:
         """Keep the frame that begins a file."""
         self._head += MAGIC + _prefix_with_size(frame)
 
@@ -633,7 +633,7 @@ class LaunchCopier:
                 self._launches.append(block + _prefix_with_size(frame))
                 self.size += len(self._launches[-1]) + LAUNCH
 
-    def write_collected_launches(self, path: Path) -> tuple[Path, tuple[int, ...]]:
+    def write_kept_launches(self, path: Path) -> tuple[Path, tuple[int, ...]]:
         """Write the launches since the last file into one that the library can read.
 
         Return it, and their indices.

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from profkit.files import BudgetSpent, ReadBudget, open_regular_file
 from profkit.reports.container import iterate_length_prefixed_frames
-from profkit.reports.contents import MAGIC, open_unpacked
+from profkit.reports.contents import MAGIC, open_decompressed
 from profkit.reports.wire import BYTES, Malformed, iterate_fields, read_varint
 
 OffsetAndFunction = tuple[int, str]  # in .debug_line, of a function's address
@@ -419,7 +419,7 @@ def _iterate_source_frames(path: str | Path) -> Iterator[bytes]:
     with (
         suppress(OSError, Malformed),
         open_regular_file(path) as file,
-        open_unpacked(file) as plain,
+        open_decompressed(file) as plain,
     ):
         if plain.read(len(MAGIC)) == MAGIC:
             for x in iterate_length_prefixed_frames(plain, _LIMIT):

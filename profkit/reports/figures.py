@@ -32,47 +32,47 @@ _TAG = re.compile(r"\[abi:[^\]]*\]")
 _SPECIAL = re.compile(r"L[a-z](\d+)E|[ST][\dA-Z]*_")  # a number, or a name that stood before
 
 
-def quantity(value: float | None, unit: str) -> str:
+def format_value_with_unit(value: float | None, unit: str) -> str:
     """Return a value in SI with its unit (of the catalogue): 3.85e-05 s is "38.5 µs"."""
     if value is None or not isfinite(value):
         return NOT_COLLECTED
     if unit == "share":
-        return share(value)
+        return format_share(value)
     if unit == "s":
-        return seconds(value)
+        return format_seconds(value)
     noun = _NOUNS.get(unit, "")
     if unit == "count" and value == int(value) and abs(value) < 1e5:
         return f"{value:,.0f}"
     size, prefix = next((p for p in _PREFIXES if abs(value) >= 0.9995 * p[0]), (1.0, ""))
-    return f"{figures(value / size)} {prefix}{noun}".rstrip()
+    return f"{format_figures(value / size)} {prefix}{noun}".rstrip()
 
 
-def quantities(values: Sequence[float | None], unit: str) -> list[str]:
+def format_values_with_unit(values: Sequence[float | None], unit: str) -> list[str]:
     """Return values that are read beside one another, in one form: 65.5 k and 131 k, not 65,536.
 
     A count stands in full where all of them do.
     """
     known = [value for value in values if value is not None and isfinite(value)]
     if unit != "count" or all(abs(value) < 1e5 for value in known):
-        return [quantity(value, unit) for value in values]
+        return [format_value_with_unit(value, unit) for value in values]
     return [_abbreviate_count(value) for value in values]
 
 
 def _abbreviate_count(value: float | None) -> str:
     if value is not None and abs(value) < 999.5:
-        return quantity(value, "count")
-    return quantity(value, "")
+        return format_value_with_unit(value, "count")
+    return format_value_with_unit(value, "")
 
 
-def seconds(value: float | None) -> str:
+def format_seconds(value: float | None) -> str:
     """Return a duration: 38.5 µs."""
     if value is None or not isfinite(value):
         return NOT_COLLECTED
     size, noun = next((s for s in _SMALL if abs(value) >= 0.9995 * s[0]), _SMALL[-1])
-    return f"{figures(value / size)} {noun}"
+    return f"{format_figures(value / size)} {noun}"
 
 
-def figures(value: float) -> str:
+def format_figures(value: float) -> str:
     """Return three figures, no exponent: 1.85, 38.5, 385, 1,840, 8.00, 0.000289.
 
     What is smaller than any quantity that is printed in its unit has an exponent.
@@ -88,7 +88,7 @@ def figures(value: float) -> str:
     return f"{value:.{max(0, 2 - exponent)}f}"
 
 
-def share(value: float) -> str:
+def format_share(value: float) -> str:
     """Return a fraction with three figures at most: 0.827 is "82.7 %"."""
     percent = 100 * value
     if abs(percent) >= 99.95 or percent == 0:
@@ -108,9 +108,9 @@ class _SentenceFormatter(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec == "figures":
-            return figures(value)
+            return format_figures(value)
         if format_spec == "time":  # of milliseconds
-            return seconds(value / 1e3)
+            return format_seconds(value / 1e3)
         text = str(super().format_field(value, format_spec))
         if format_spec.endswith("%"):
             return f"{text.removesuffix('%')} %"
@@ -126,14 +126,14 @@ def fill_sentence(template: str, values: Mapping[str, Any]) -> str:
     return _SentenceFormatter().vformat(template, (), values)
 
 
-def speedup(factor: float | None) -> str:
+def format_speedup(factor: float | None) -> str:
     """Return a speed-up factor: 1.85x; "" where there is none."""
     if factor is None or not isfinite(factor):
         return ""
-    return f"{figures(factor)}x"
+    return f"{format_figures(factor)}x"
 
 
-def counted(number: float, noun: str, plural: str = "") -> str:
+def format_counted(number: float, noun: str, plural: str = "") -> str:
     """Return a count with its noun: 1 block, 1,320 blocks, 2 launches."""
     return f"{number:,.0f} {noun if number == 1 else plural or noun + 's'}"
 

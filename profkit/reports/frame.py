@@ -34,13 +34,13 @@ _WORKLOADS = {0: "kernel", 1: "range", 2: "cmdlist", 3: "graph", 4: "subgrid"}  
 _LINK = re.compile(r"@(?:section|url|sass|source):[^@\n]*@")
 
 
-def read_catalogued_metrics(action: Any, names: Iterable[str]) -> dict[str, float]:
+def read_catalogued_metrics(action: Any, raw_names: Iterable[str]) -> dict[str, float]:
     """Return raw name -> value, in ncu's unit, of what the catalogue reads of an IAction.
 
-    `names` are the metrics it has (metric_names()); instances are "name[key]".
+    `raw_names` are the metrics it has (metric_names()); instances are "name[key]".
     """
     values: dict[str, float] = {}
-    for name in RAW_NAMES.intersection(names):
+    for name in RAW_NAMES.intersection(raw_names):
         metric = action.metric_by_name(name)
         # Asked first, because value() of a metric without a value is 0.
         if metric is not None and metric.has_value():
@@ -65,7 +65,7 @@ def read_scalar_metrics(action: Any) -> dict[str, float | str]:
     return values
 
 
-def read_launch_identity(action: Any, record: Record | None, time: float) -> Identified:
+def read_launch_identity(action: Any, record: Record | None, duration_s: float) -> Identified:
     """Return IDENTIFIED of an IAction, the run record next to its report, its duration in s or NaN."""
     ranges = _read_nvtx_ranges(action)
     kernel = action.name(action.NameBase_DEMANGLED) or action.name()
@@ -75,7 +75,7 @@ def read_launch_identity(action: Any, record: Record | None, time: float) -> Ide
         {name: _read_metric_value_or_none(action, name) for name in IDENTITY},
         _parse_marked_range(ranges) or ((record.variant, record.case) if record else (None, None)),
         ranges,
-        time,
+        duration_s,
     )
 
 
@@ -119,9 +119,9 @@ class NvidiaAdvice(NamedTuple):
     scope: str  # "local": of the part that the rule looks at; "global", or ""
 
 
-def list_nvidia_rules(results: Iterable[Any]) -> Iterator[NvidiaAdvice]:
+def list_nvidia_rules(rule_results: Iterable[Any]) -> Iterator[NvidiaAdvice]:
     """Yield those of a launch's rule_results() that are advice."""
-    for rule in results:
+    for rule in rule_results:
         text = None
         if rule.has_rule_message():
             text = rule.rule_message()
@@ -240,7 +240,7 @@ class LaunchBatch:
     values: bytes = b""  # float64, launches x columns, row by row
     rules: Sequence[RuleRow] = ()
     counts: bytes = b""  # array of u32: how many metrics the library gave of each launch
-    names: bytes = b""  # array of u32: what hash_names says of their names
+    names: bytes = b""  # array of u32: what sum_hashes_of_metric_names says of their names
     columns: Sequence[int] = tuple(PLACES.values())  # the places of the values' metrics, ascending
 
     def __post_init__(self) -> None:
@@ -263,10 +263,10 @@ class ReportLaunches(LaunchBatch):
 
     def iterate_launches(self) -> Iterator[dict[str, Any]]:
         """Yield each launch as one row, column -> value, metrics in SI units."""
-        for identity, metrics in zip(self.identity, self.iterate_metrics(), strict=True):
+        for identity, metrics in zip(self.identity, self.iterate_metric_rows(), strict=True):
             yield dict(zip(COLUMNS, identity, strict=True)) | metrics.to_dict()
 
-    def iterate_metrics(self) -> Iterator[MetricRow]:
+    def iterate_metric_rows(self) -> Iterator[MetricRow]:
         """Yield each launch's metrics, which share one array."""
         values = memoryview(self.values).cast("d")
         names = list(CATALOGUE)
@@ -275,7 +275,9 @@ class ReportLaunches(LaunchBatch):
             yield MetricRow(values, launch * len(offsets), offsets)
 
 
-def drop_uncollected_columns(values: array[float], launches: int) -> tuple[bytes, tuple[int, ...]]:
+def drop_uncollected_columns(
+    values: array[float], launch_count: int
+) -> tuple[bytes, tuple[int, ...]]:
     """Return the values of launches x catalogue without the metrics that no launch has, and columns.
 
     A report of ten thousand launches with a few metrics each would take a hundred times its bytes.
@@ -285,7 +287,7 @@ def drop_uncollected_columns(values: array[float], launches: int) -> tuple[bytes
         if not all(map(isnan, values[place :: len(PLACES)])):
             columns.append(place)
     kept = array("d")
-    for launch in range(launches):
+    for launch in range(launch_count):
         row = values[launch * len(PLACES) : (launch + 1) * len(PLACES)]
         kept.extend([row[place] for place in columns])
     return kept.tobytes(), tuple(columns)
@@ -430,7 +432,7 @@ def make_row_views(launches: pd.DataFrame) -> list[FrameRow]:
     return [FrameRow(columns, at) for at in range(len(launches))]
 
 
-def list_frame_rows(launches: pd.DataFrame) -> list[dict[str, Any]]:
+def list_frame_rows_as_dicts(launches: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as plain mappings; to_dict takes twenty times as long, a column at a time."""
     names = [str(name) for name in launches.columns]
     rows = launches.astype(object).to_numpy().tolist()

@@ -34,7 +34,7 @@ from profkit.reports.isolated import (
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import (
     LARGE,
-    choose_number_of_children,
+    choose_process_count,
     estimate_unpacked_size,
     is_named_by_record,
     open_report_actions,
@@ -121,19 +121,19 @@ class HotLines:
 
 
 def answer_line_requests(
-    requests: Sequence[LinesRequest], *, strict: bool = True
+    requests: Sequence[LinesRequest], *, is_unread_code_an_error: bool = True
 ) -> list[HotLines]:
     """Answer requests, in their order; each report is opened once.
 
-    A ProfkitError where one cannot be read or has no such launch; with `strict` also where its machine
-    code crashes the library, which else is only without lines. Where memory is short, lines are what
-    is missing, and the answer says why.
+    A ProfkitError where one cannot be read or has no such launch; with `is_unread_code_an_error` also
+    where its machine code crashes the library, which else is only without lines. Where memory is short,
+    lines are what is missing, and the answer says why.
     """
     answers: dict[int, HotLines] = {}
     by_report: dict[str, list[int]] = defaultdict(list)
     for n, request in enumerate(requests):
         if is_csv_table(request.report):
-            if strict:
+            if is_unread_code_an_error:
                 raise ProfkitError(
                     f"{request.report}: a table has no source lines",
                     "give the .ncu-rep itself for its hot lines",
@@ -145,12 +145,12 @@ def answer_line_requests(
     for path, numbers in by_report.items():
         items.append([path, [vars(requests[n]) for n in numbers]])
     # Debug information that was overwritten passes the frame check and crashes the library.
-    died = _raise_or_explain_dead_reader if strict else _answer_for_dead_reader
+    died = _raise_or_explain_dead_reader if is_unread_code_an_error else _answer_for_dead_reader
     read = _answer_each_report(items, died)
     for numbers, item, found in zip(by_report.values(), items, read, strict=True):
         if len(found) != len(numbers):
             found = died(item, _OTHERS)  # noqa: PLW2901
-        if strict:
+        if is_unread_code_an_error:
             _raise_if_code_was_skipped(str(item[0]), found)
         answers |= zip(numbers, found, strict=True)
     return [answers[n] for n in range(len(requests))]
@@ -272,7 +272,7 @@ def _answer_large_report(item: Sequence[Any], died: Substitute) -> list[HotLines
 
     function = f"{__name__}:answer_requests_of_report"
     with make_temporary_folder() as folder:
-        most = choose_number_of_children(frames.size)
+        most = choose_process_count(frames.size)
         read = run_in_child_processes(
             function, iterate_copies_with_requests(), most, died_in_copy, remove_copy
         )

@@ -68,20 +68,20 @@ Substitute = Callable[[Any, str], Any]
 
 
 def run_in_child_processes(
-    function: str,
+    function_path: str,
     items: Iterable[Any],
     jobs: int,
-    died: Substitute,
-    done: Callable[[Any], object] = lambda _item: None,
+    make_result_of_dead: Substitute,
+    on_result: Callable[[Any], object] = lambda _item: None,
 ) -> list[Any]:
     """Call a function of one item for many items, in `jobs` child processes; results in their order.
 
-    `function`: "module:name"; it says what it returns: plain data, dataclasses, or a union of such. A
-    ProfkitError that it raises is raised here too. A prepare_child() in its module is called first,
-    once for every child. `items`: paths, or anything that JSON can hold; of what is no sequence only a
-    few are taken ahead of the children. `died`: (item, why) -> the result for an item whose child died;
-    why is a clause, and is_fault_of_file tells whether it says something of the item. `done`: called
-    with each item that has a result.
+    `function_path`: "module:name"; it says what it returns: plain data, dataclasses, or a union of
+    such. A ProfkitError that it raises is raised here too. A prepare_child() in its module is called
+    first, once for every child. `items`: paths, or anything that JSON can hold; of what is no sequence
+    only a few are taken ahead of the children. `make_result_of_dead`: (item, why) -> the result for an
+    item whose child died; why is a clause, and is_fault_of_file tells whether it says something of the
+    item. `on_result`: called with each item that has a result.
     """
     if isinstance(items, Sequence):
         most = min(jobs, len(items))
@@ -89,34 +89,34 @@ def run_in_child_processes(
         most = jobs
     results = {}
     with contextlib.closing(
-        iterate_results_of_child_processes(function, items, most, died)
+        iterate_results_of_child_processes(function_path, items, most, make_result_of_dead)
     ) as answers:
         for number, item, result in answers:
             results[number] = result
-            done(item)
+            on_result(item)
     return [results[number] for number in range(len(results))]
 
 
-def import_function(function: str) -> Callable[..., Any]:
+def import_function(function_path: str) -> Callable[..., Any]:
     """Return the function that `module:name` stands for."""
-    module, name = function.split(":")
+    module, name = function_path.split(":")
     found: Callable[..., Any] = getattr(import_module(module), name)
     return found
 
 
 def iterate_results_of_child_processes(
-    function: str, items: Iterable[Any], jobs: int, died: Substitute
+    function_path: str, items: Iterable[Any], jobs: int, make_result_of_dead: Substitute
 ) -> Generator[tuple[int, Any, Any], None, None]:
     """Yield the same, result by result as they are done: number of the item, item, result.
 
     The children live as long as this does; a few items are taken ahead of them, and no result is
     kept. Close it (contextlib.closing) where it is not read to its end.
     """
-    children = [_Child(function) for _ in range(max(1, jobs))]
+    children = [_Child(function_path) for _ in range(max(1, jobs))]
     try:
         # First of all, so that they have imported when the first item is made.
-        _start_children(function, children)
-        yield from _run_on_children(children, enumerate(items), died)
+        _start_children(function_path, children)
+        yield from _run_on_children(children, enumerate(items), make_result_of_dead)
     finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
         _end_children(children)
 
@@ -443,9 +443,9 @@ class _NotAnAnswer(Exception):
 
 
 @cache
-def find_result_types(function: str) -> tuple[Any, ...]:
+def find_result_types(function_path: str) -> tuple[Any, ...]:
     """Return the types that a function says it returns."""
-    kind = get_type_hints(import_function(function)).get("return", Any)
+    kind = get_type_hints(import_function(function_path)).get("return", Any)
     if isinstance(kind, UnionType):
         return get_args(kind)
     return (kind,)
@@ -525,24 +525,24 @@ class InProcessReadBudget:
         """Let forks read every report from now on: for a process that lives for long."""
         self.files_left = 0
 
-    def may_read_here(self, size: int) -> bool:
+    def may_read_here(self, report_bytes: int) -> bool:
         """Return whether a report of so many bytes may be read here."""
-        return not size or (self.files_left > 0 and size <= self.bytes_left)
+        return not report_bytes or (self.files_left > 0 and report_bytes <= self.bytes_left)
 
-    def reserve_read_here(self, size: int) -> bool:
+    def reserve_read_here(self, report_bytes: int) -> bool:
         """Return the same, and count the report where it is read here.
 
         Not where forks have opened the library, and this process has not: it would take as much again.
         """
         with _GUARD:
-            if not self.may_read_here(size):
+            if not self.may_read_here(report_bytes):
                 return False
-            if size:
+            if report_bytes:
                 are_forks = any(key[0] == os.getpid() for key in _SERVERS)
                 if are_forks and "ncu_report" not in sys.modules:
                     return False
                 self.files_left -= 1
-                self.bytes_left -= size
+                self.bytes_left -= report_bytes
             return True
 
 
@@ -567,9 +567,9 @@ KILLED_TWICE = "not read: two processes that read it were killed ({signal}), not
 _KILLED = KILLED_TWICE.partition("{")[0]
 
 
-def is_fault_of_file(why: str) -> bool:
+def is_fault_of_file(why_no_result: str) -> bool:
     """Return whether the clause why an item has no result says something of the file."""
-    return not why.startswith((OUT_OF_MEMORY, _KILLED))
+    return not why_no_result.startswith((OUT_OF_MEMORY, _KILLED))
 
 
 def choose_hint(why: str, hint_about_file: str) -> str:

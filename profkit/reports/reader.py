@@ -41,9 +41,9 @@ from profkit.reports.container import (
     ContainerVerdict,
     Status,
     check_report,
-    hash_names,
     repair_report,
     split_report,
+    sum_hashes_of_metric_names,
 )
 from profkit.reports.frame import (
     PLACES,
@@ -71,6 +71,8 @@ from profkit.reports.metrics import evaluate_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from profkit.units import ByteCount
 
 _SWELLS_READ = 6  # times the bytes of a report are taken by the library for it
 _SPARE = 16 << 20  # bytes that it needs besides
@@ -218,7 +220,7 @@ def _collect_launch_batch(copy: str, path: str, first: int) -> LaunchBatch:
     for index, action in enumerate(iterate_actions(copy), first):
         names = action.metric_names()
         counts.append(len(names))
-        digests.append(hash_names(names))
+        digests.append(sum_hashes_of_metric_names(names))
         metrics = evaluate_metrics(read_catalogued_metrics(action, names))
         who = read_launch_identity(action, record, metrics["time"])
         identity.append((path, index, *who, None))
@@ -278,7 +280,7 @@ def read_large_reports(
     """
     with make_temporary_folder() as folder:
         split = _ReportSplitter(paths, os.fspath(folder))
-        many = choose_number_of_children(total_bytes, jobs)
+        many = choose_process_count(total_bytes, jobs)
         copies = split.iterate_copies()
         answers = run_in_child_processes(
             f"{__name__}:read_launch_batch",
@@ -362,7 +364,7 @@ def read_raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
     return [read_scalar_metrics(action) for action in iterate_actions(item[0])]
 
 
-def choose_number_of_children(total_bytes: int, jobs: int | None = None) -> int:
+def choose_process_count(total_bytes: int, jobs: int | None = None) -> int:
     """Return how many processes read a report of so many bytes: at most `jobs`, or the processors."""
     return max(1, min(jobs or count_usable_cpus(), total_bytes // _OF_A_PROCESS))
 
@@ -485,14 +487,18 @@ def _read_each_file(
 
         most = min(jobs or count_usable_cpus(), len(names))
         yield from iterate_results_by_path(
-            f"{__name__}:read_one_report", names, f"{__name__}:recover_metrics", client, most
+            f"{__name__}:read_small_report",
+            names,
+            f"{__name__}:recover_metrics_after_crash",
+            client,
+            most,
         )
     else:
         for name in names:
             yield name, _read_in_process_if_safe(name)
 
 
-def _get_report_size(path: str) -> int:
+def _get_report_size(path: str) -> ByteCount:
     """Return the size of a report's file in bytes; 0 where it cannot be read.
 
     0 of a compressed one, too, where memory is limited: a child unpacks it first, and may run out.
@@ -528,7 +534,7 @@ def read_raw_frame(path: str | Path) -> pd.DataFrame:
         with make_temporary_folder() as folder:
             parts = split_report(path, folder, metrics_only=frames.risky)
             copies = ([os.fspath(copy)] for copy, _ in parts)
-            many = choose_number_of_children(frames.memory_weight)
+            many = choose_process_count(frames.memory_weight)
             read = run_in_child_processes(
                 f"{__name__}:read_raw_rows", copies, many, raise_unreadable, remove_copy
             )
@@ -569,7 +575,7 @@ def open_report_actions(path: str | Path) -> Iterator[Callable[[int], Any]]:
         yield find_action
 
 
-def read_one_report(path: str) -> ReportLaunches | ContainerVerdict:
+def read_small_report(path: str) -> ReportLaunches | ContainerVerdict:
     """Read one report in this process; of a large one only what the check says.
 
     It is damaged, too, when the library gives less than the file holds, or when the file is not the
@@ -601,7 +607,7 @@ def read_metrics_only(path: str) -> ReportLaunches:
     )
 
 
-def estimate_unpacked_size(path: str) -> int:
+def estimate_unpacked_size(path: str) -> ByteCount:
     """Return the bytes of a report when it is not compressed, about; 0 when it cannot be opened."""
     try:
         return get_size(path) * (_SWELLS if path.endswith(".ncu-repz") else 1)
@@ -621,8 +627,10 @@ def _read_in_process_if_safe(path: str) -> ReportLaunches | ContainerVerdict:
         and is_small
         and (frames.risky or is_memory_limited() or not _may_read_in_process(frames))
     ):
-        return run_in_child_processes(f"{__name__}:read_one_report", [path], 1, recover_metrics)[0]  # type: ignore[no-any-return]
-    return read_one_report(path)
+        function_path = f"{__name__}:read_small_report"
+        [part] = run_in_child_processes(function_path, [path], 1, recover_metrics_after_crash)
+        return part  # type: ignore[no-any-return]
+    return read_small_report(path)
 
 
 def _may_read_in_process(verdict: ContainerVerdict) -> bool:
@@ -630,16 +638,16 @@ def _may_read_in_process(verdict: ContainerVerdict) -> bool:
     return not verdict.launches or ROOM.reserve_read_here(verdict.size)
 
 
-def recover_metrics(path: str, why: str) -> ReportLaunches:
+def recover_metrics_after_crash(path: str, why_child_died: str) -> ReportLaunches:
     """Read only the metrics of a file that a child died of, and say so."""
-    if not is_fault_of_file(why):
-        return _make_unread_report(path, why)
+    if not is_fault_of_file(why_child_died):
+        return _make_unread_report(path, why_child_died)
     part: ReportLaunches = run_in_child_processes(
         f"{__name__}:read_metrics_only", [path], 1, _make_unread_report
     )[0]
     if part.file.status in ("damaged", "unreadable"):
         return part
-    return replace(part, file=replace(part.file, status="damaged", message=why))
+    return replace(part, file=replace(part.file, status="damaged", message=why_child_died))
 
 
 def _make_unread_report(path: str, why: str) -> ReportLaunches:

@@ -331,7 +331,7 @@ def _list_field_lines() -> dict[str, list[str]]:
 
 
 @cache
-def find_message_shape(name: str) -> MessageShape:
+def load_message_shape(name: str) -> MessageShape:
     """Return what a message may hold, with all the messages in it."""
     lines = _list_field_lines()
     shape = MessageShape(name, has_one=f"{name}|" in lines)
@@ -346,7 +346,7 @@ def find_message_shape(name: str) -> MessageShape:
         if kind in WIRES:
             shape.add_field(number, kind)
         else:
-            shape.add_submessage(number, find_message_shape(kind))
+            shape.add_submessage(number, load_message_shape(kind))
     return shape
 
 
@@ -370,7 +370,7 @@ class ResultKind:
     @property
     def message(self) -> MessageShape:
         """Return the shape of the kind's message."""
-        return find_message_shape(self.name)
+        return load_message_shape(self.name)
 
 
 KINDS = (

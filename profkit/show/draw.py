@@ -267,11 +267,13 @@ class _Box:
         return not (apart or self.bottom < other.top or other.bottom < self.top)
 
 
-def place_point_name(x: float, wide: float, length: float) -> tuple[float, float]:
-    """Return where the name of a point at `x` begins and ends, in pixels of a picture so wide."""
-    if x > NEAR_EDGE / 100 * wide:
-        return x - 10 - length, x - 10
-    return x + 10, x + 10 + length
+def place_point_name(
+    point_x: float, picture_width: float, name_width: float
+) -> tuple[float, float]:
+    """Return where the name of a point at `point_x` begins and ends, in pixels of a picture so wide."""
+    if point_x > NEAR_EDGE / 100 * picture_width:
+        return point_x - 10 - name_width, point_x - 10
+    return point_x + 10, point_x + 10 + name_width
 
 
 def draw_roofs(
@@ -306,7 +308,7 @@ def _describe_roof(roof: numbers.Roof) -> str:
     """Return a roof under the pointer: its rate, the clock that it is at, and who says so."""
     text = f"roof: {roof.text}"
     if isfinite(roof.clock):
-        text += f" at {figures.quantity(roof.clock, 'Hz')}"
+        text += f" at {figures.format_value_with_unit(roof.clock, 'Hz')}"
     if roof.device:
         text += " (by the device attributes)"
     return text
@@ -371,12 +373,12 @@ def list_tooltip_facts(label: str, point: model.RooflinePoint) -> Iterator[str]:
         family = numbers.make_display_name(point.family)
     rate = "no arithmetic"
     if point.intensity > 0:
-        rate = figures.quantity(point.rate, numbers.find_rate_unit(point.family))
+        rate = figures.format_value_with_unit(point.rate, numbers.find_rate_unit(point.family))
     yield f"launch: {label}"
     yield f"bytes of: {numbers.WORDS[point.level]}"
     yield f"rate: {rate} {family}".rstrip()
-    yield f"intensity: {figures.figures(point.intensity)} op/byte"
-    yield f"moved: {figures.quantity(point.moved, 'byte/s')}"
+    yield f"intensity: {figures.format_figures(point.intensity)} op/byte"
+    yield f"moved: {figures.format_value_with_unit(point.moved, 'byte/s')}"
     if isfinite(point.share) and point.roof:
         yield f"roof: {numbers.say_share_of_roof(point)}"
     else:
@@ -492,7 +494,7 @@ def draw_history(points: Sequence[HistoryPoint], looks: Mapping[str, str]) -> It
     low, high = min(p.low for p in points), max(p.high for p in points)
     scale = _HistoryScale(max(1, len(points) - 1), make_log_position_function(low, high))
     for time, y in ((high, _EDGE + 4), (low, _HISTORY_HIGH - _EDGE + 4)):
-        yield write_svg_text(figures.seconds(time), dx=-12, y=y, text_anchor="end")
+        yield write_svg_text(figures.format_seconds(time), dx=-12, y=y, text_anchor="end")
     for before, point in pairwise(points):
         if before.machine == point.machine:
             begin = scale.place_run(before), scale.place_time(before.median)
@@ -509,7 +511,7 @@ def _draw_run(point: HistoryPoint, scale: _HistoryScale, look: str) -> Iterator[
     x, y = scale.place_run(point), scale.place_time(point.median)
     low, high = scale.place_time(point.low), scale.place_time(point.high)
     interval = draw_line((x, low), (x, high), class_="interval")
-    tip = write_tooltip(f"{point.told}, {figures.seconds(point.median)}")
+    tip = write_tooltip(f"{point.told}, {figures.format_seconds(point.median)}")
     dot = write_element("circle", tip, class_="" if point.real else "hollow", cx=x, cy=y, r=5)
     yield write_element("g", interval, dot, class_=look)
     if point.real:

@@ -15,7 +15,7 @@ from profkit.model.launch import Launch, NotCollected
 from profkit.model.roofline import find_nearest_roof
 from profkit.records.store import make_json_safe
 from profkit.reports import figures
-from profkit.reports.figures import share
+from profkit.reports.figures import format_share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.derive import SECTOR
 from profkit.reports.metrics.warps import MEANING
@@ -108,7 +108,7 @@ def make_table_row_of_launch(shown: PageRow) -> dict[str, Any]:
     if len(row.launches) > 1:
         summary["count"] = words.format_count_and_times(row)
     if row.known_times_sorted:
-        summary["time"] = figures.seconds(row.total)
+        summary["time"] = figures.format_seconds(row.total)
         sort["time"] = row.total
     if run.status == "ok":
         summary["bound"] = run.diagnosis.bound
@@ -122,7 +122,7 @@ def _summarize_roof(run: JudgedLaunch) -> tuple[str, float]:
     if nearest is None:
         return "", nan
     name, part = nearest
-    return f"{share(part)} of {make_display_name(name)}", part
+    return f"{format_share(part)} of {make_display_name(name)}", part
 
 
 def _summarize_finding(row: LaunchRow) -> tuple[dict[str, Any], float]:
@@ -137,7 +137,7 @@ def _summarize_finding(row: LaunchRow) -> tuple[dict[str, Any], float]:
         cells["gain"] = "near the hardware limit"  # that is an answer too
     saved = ""
     if row.seconds_saved > 0:
-        saved = f"saves {figures.seconds(row.seconds_saved)}"
+        saved = f"saves {figures.format_seconds(row.seconds_saved)}"
     return {**cells, "saved": saved, "saved_of": row.seconds_saved}, gain
 
 
@@ -149,15 +149,15 @@ def iterate_time_bars(several: Sequence[PageRow]) -> Iterator[Bar]:
         if not shown.share_of_time > 0:
             continue
         begin, end = end, end + shown.share_of_time
-        about = f"{shown.label} {figures.seconds(row.total)}, {words.label_verdict(run)}"
+        about = f"{shown.label} {figures.format_seconds(row.total)}, {words.label_verdict(run)}"
         if row.seconds_saved > 0:
-            about += f", about {figures.seconds(row.seconds_saved)} to save"
+            about += f", about {figures.format_seconds(row.seconds_saved)} to save"
         look = "unknown"
         if run.status == "ok":
             look = run.diagnosis.bound
         yield Bar(begin, end, look, about, f"launch-{shown.number}", row.seconds_saved / total)
     if total and end < 0.996:
-        left_out = f"rows not shown: {figures.seconds(total * (1 - end))}"
+        left_out = f"rows not shown: {figures.format_seconds(total * (1 - end))}"
         yield Bar(end, 1.0, "rest", left_out, "launches")
 
 
@@ -278,7 +278,7 @@ def list_memory_levels(values: Values) -> list[dict[str, Any]]:
     for title, level, busy, hits in _LEVELS:
         facts = [make_metric_fact(values, name, label) for name, label in ((busy, "busy"), *hits)]
         facts.append(make_bandwidth_fact(values, level))
-        down, up = (figures.quantity(value, "byte") for value in moved[level])
+        down, up = (figures.format_value_with_unit(value, "byte") for value in moved[level])
         levels.append({"name": title, "facts": facts, "down": down, "up": up})
     return levels
 
@@ -293,8 +293,8 @@ def make_bandwidth_fact(values: Values, level: str) -> dict[str, Any]:
         return {"name": "bandwidth", "text": text, "metric": "", "share": None}
     of = ""
     if rate >= 0 and peak > 0:
-        of = f" of {figures.quantity(peak, 'byte/s')}"
-    text = figures.quantity(rate, "byte/s") + of
+        of = f" of {figures.format_value_with_unit(peak, 'byte/s')}"
+    text = figures.format_value_with_unit(rate, "byte/s") + of
     return {"name": "bandwidth", "text": text, "metric": f"{level}_rate", "share": None}
 
 
@@ -345,7 +345,7 @@ def list_finding_values_for_script(finding: LaunchFinding) -> list[Any]:
         finding.status,
         finding.cause,
         make_json_safe(finding.gain),
-        figures.speedup(finding.gain),
+        figures.format_speedup(finding.gain),
     ]
     if finding.status == "fires":
         said += [
@@ -373,7 +373,7 @@ def list_cause_amounts(
                 amount = nan
             # Not collected is no zero: the script leaves this measure out.
             if isfinite(amount):
-                measured.append([amount, figures.quantity(amount, measure.unit)])
+                measured.append([amount, figures.format_value_with_unit(amount, measure.unit)])
             else:
                 measured.append(None)
         amounts[rule] = measured

@@ -36,7 +36,7 @@ from profkit.program import recorded
 from profkit.program.sides import compare_recordings
 from profkit.records.paths import SUFFIXES, expand_paths
 from profkit.reports import figures, raw_counters, reader
-from profkit.reports.frame import list_frame_rows
+from profkit.reports.frame import list_frame_rows_as_dicts
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
 from profkit.show.text.blocks import Block, Grid, Paragraph, TextLine, render_html
@@ -61,11 +61,11 @@ PLAIN_FINDINGS = "kernel rule expected at_most expect gain cause".split()
 WIDTH = 100  # of a console
 # Columns of findings that are no metric of the catalogue.
 _SHOWN_AS: Mapping[str, Callable[[float], str]] = {
-    **dict.fromkeys(("gain", "at_most"), words.format_gain),
-    **dict.fromkeys(("expect", "expect_low", "expect_high", "headroom"), figures.speedup),
-    **dict.fromkeys(("expected", "low", "high"), figures.speedup),
-    **dict.fromkeys(("share", "stall_share"), figures.share),
-    "saves": figures.seconds,
+    **dict.fromkeys(("gain", "at_most"), words.format_gain_as_bound),
+    **dict.fromkeys(("expect", "expect_low", "expect_high", "headroom"), figures.format_speedup),
+    **dict.fromkeys(("expected", "low", "high"), figures.format_speedup),
+    **dict.fromkeys(("share", "stall_share"), figures.format_share),
+    "saves": figures.format_seconds,
 }
 
 
@@ -114,10 +114,10 @@ def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterato
         rows = frame.head(pd.options.display.min_rows or most)
     shown = _choose_column_indices(frame, leading)
     yield _make_frame_grid(rows, shown)
-    columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
-    yield TextLine(f"{len(rows)} of {figures.counted(count, 'row')}, {columns}")
+    columns = f"{len(shown)} of {figures.format_counted(frame.shape[1], 'column')}"
+    yield TextLine(f"{len(rows)} of {figures.format_counted(count, 'row')}, {columns}")
     for rule, times in doubts.items():
-        hidden = figures.counted(times, "row is", "rows are")
+        hidden = figures.format_counted(times, "row is", "rows are")
         yield TextLine(f"{rule} is about the measurement: {hidden} not shown")
     if not_shown:
         yield TextLine(f"not shown: {', '.join(not_shown)} (the column status has all)")
@@ -197,7 +197,9 @@ def format_frame_cell(name: str, value: Any) -> str:
     elif isinstance(value, tuple):
         text = ", ".join(map(str, value))
     elif isinstance(value, float):
-        text = figures.quantity(value, CATALOGUE[name].unit if name in CATALOGUE else "count")
+        text = figures.format_value_with_unit(
+            value, CATALOGUE[name].unit if name in CATALOGUE else "count"
+        )
     elif name == "file" and value:
         text = basename(str(value))
     elif name == "kernel":
@@ -346,7 +348,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     counts = cost_model.parse_counter_changes(changes)
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
-    for row in list_frame_rows(resolve_launches(runs, artifacts)):
+    for row in list_frame_rows_as_dicts(resolve_launches(runs, artifacts)):
         launch = Launch({k: float(v) for k, v in row.items() if k in CATALOGUE})
         hope = cost_model.predict_speedup_of_changes(launch, counts)
         bound = cost_model.bound_speedup_of_changes(launch, counts)

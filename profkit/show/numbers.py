@@ -59,11 +59,11 @@ class Roof:
 
 def format_range(low: float, high: float, per: str) -> str:
     """Return a range with one unit, or one value when the ends differ by less than 2 %."""
-    text = figures.quantity(high, per)
+    text = figures.format_value_with_unit(high, per)
     if not high > 1.02 * low:
         return text
     shown = float(text.partition(" ")[0].replace(",", ""))
-    return f"{figures.figures(low * shown / high)}–{text}"
+    return f"{figures.format_figures(low * shown / high)}–{text}"
 
 
 def make_display_name(name: str) -> str:
@@ -78,28 +78,33 @@ def find_rate_unit(family: str) -> str:
 
 
 def say_share_of_roof(point: model.RooflinePoint) -> str:
-    return f"{figures.share(point.share)} of {make_display_name(point.roof)}"
+    return f"{figures.format_share(point.share)} of {make_display_name(point.roof)}"
 
 
-def describe_roofline_position(row: Row) -> str:
+def describe_roofline_position(launch_row: Row) -> str:
     """Return what a launch reached: operations and bytes per second, and its share of which roof."""
-    nearest = model.find_nearest_roof(row)
+    nearest = model.find_nearest_roof(launch_row)
     if nearest is None:
-        why = "; ".join(missing.why for missing in model.list_missing_metrics(row))
+        why = "; ".join(missing.why for missing in model.list_missing_metrics(launch_row))
         return f"no position: {why or 'what that takes was not collected'}"
     reached: list[str] = []
-    for point in model.list_roofline_points(row):
+    for point in model.list_roofline_points(launch_row):
         if point.level == "workload":
             continue
         if point.rate and not reached:
             unit = find_rate_unit(point.family)
             reached.append(
-                f"{figures.quantity(point.rate, unit)} {make_display_name(point.family)}"
+                f"{figures.format_value_with_unit(point.rate, unit)} {make_display_name(point.family)}"
             )
         if point.level == "dram":
-            reached.append(f"{figures.quantity(point.moved, 'byte/s')} of DRAM traffic")
+            reached.append(
+                f"{figures.format_value_with_unit(point.moved, 'byte/s')} of DRAM traffic"
+            )
     roof, part = nearest
-    return f"{', '.join([*reached, ''])}{figures.share(part)} of the {make_display_name(roof)} roof"
+    return (
+        f"{', '.join([*reached, ''])}{figures.format_share(part)} of the {make_display_name(roof)} "
+        "roof"
+    )
 
 
 def count_reasons_for_no_point(rows: Sequence[Row]) -> Counter[str]:
@@ -268,7 +273,7 @@ def list_log_ticks(low: float, high: float) -> list[float]:
 
 def format_rate_tick(value: float) -> str:
     """Return a rate beside an axis: 100 G, 1 T: powers of ten need no decimals."""
-    number, _, prefix = figures.quantity(value, "").partition(" ")
+    number, _, prefix = figures.format_value_with_unit(value, "").partition(" ")
     return f"{float(number.replace(',', '')):g} {prefix}".rstrip()
 
 

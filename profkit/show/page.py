@@ -33,7 +33,7 @@ from profkit.evidence.ladder import Ladder, build_ladder_of_runs
 from profkit.evidence.noise import HistoryStep
 from profkit.evidence.runs import Run
 from profkit.files import is_file
-from profkit.program.counts import normalize_kernel_name
+from profkit.program.counts import remove_demangler_differences
 from profkit.records.record import read_record
 from profkit.reports import figures
 from profkit.reports.frame import drop_file_status_attribute
@@ -198,7 +198,7 @@ def _make_program_sections(
     """Return a section per program; its kernels link to the first launch of the same name and shape."""
     launched: dict[tuple[Any, ...], str] = {}
     for row in shown:
-        key = normalize_kernel_name(row.run.kernel), row.run.grid, row.run.block
+        key = remove_demangler_differences(row.run.kernel), row.run.grid, row.run.block
         launched.setdefault(key, f"launch-{row.number}")
     sections = []
     for number, program in enumerate(programs, 1):
@@ -320,7 +320,7 @@ def fill_template(
         lstrip_blocks=True,
         finalize=escape_for_page,
     )
-    environment.filters |= {"whole": figures.bind_units, "share": figures.share}
+    environment.filters |= {"whole": figures.bind_units, "share": figures.format_share}
     environment.tests["above_zero_in"] = lambda metric, values: values.get(metric, 0) > 0
     environment.globals |= {"fact": launch.make_metric_fact, "metric": format_metric}
     environment.filters["blocks"] = lambda blocks: Markup(page_html(blocks))  # noqa: S704 - escapes

@@ -14,11 +14,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from profkit.program.counts import normalize_kernel_name
+from profkit.program.counts import remove_demangler_differences
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.places import describe_place, list_line_runs
 from profkit.program.triage import Triage
-from profkit.reports.figures import seconds
+from profkit.reports.figures import format_seconds
 from profkit.show.draw import Bar, draw_strip
 from profkit.show.text.blocks import get_plain_text
 from profkit.show.text.escape import shorten_name
@@ -59,7 +59,7 @@ def make_program_section(program: PageProgram, number: int, launched: Launched) 
         "timeline": lanes,
         "stays": len(lanes) <= LANES,
         "lights": any(marks.values()),
-        "end": seconds(program.triage.split.period / 1e9),
+        "end": format_seconds(program.triage.split.period / 1e9),
         "kinds": _list_work_kinds(program.triage),
         "head": head,
         "kernels": rows,
@@ -134,7 +134,7 @@ def _make_kernels_table(
         shape = [tuple(row[key]) if row[key] else None for key in ("grid", "block")]
         shown = {
             "at": element_ids[row["id"]],
-            "to": launched.get((normalize_kernel_name(row["name"]), *shape), ""),
+            "to": launched.get((remove_demangler_differences(row["name"]), *shape), ""),
             "share": f"{row['share']:.3g}",
             "cells": [get_plain_text(cells[column]) for column in columns],
             "mark": row["id"],
@@ -265,7 +265,7 @@ def _say_work(work: StepWork) -> str:
 
 
 def _say_time(nanoseconds: int) -> str:
-    return seconds(nanoseconds / 1e9)
+    return format_seconds(nanoseconds / 1e9)
 
 
 def _list_line_bars(

@@ -12,7 +12,7 @@ from profkit.collect.tools import find_tool
 from profkit.errors import ProfkitError
 from profkit.lab.ablation.binary import write_problem_of_binary
 from profkit.lab.ablation.foreign import CASE, read_launch_file, write_problem_of_source_file
-from profkit.lab.measure.cuda.library import load_library
+from profkit.lab.measure.cuda.library import load_launcher_library
 from profkit.lab.measure.data import load_or_compute_case_data
 from profkit.lab.measure.targets import LabFolders, find_target_by_options
 from profkit.lab.verbs.ablate import HINTS, choose_hint
@@ -148,10 +148,10 @@ def test_functions_of_other_files_are_looked_up_when_called(tmp_path: Path) -> N
     source.write_text(LIBRARY)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", made, source], check=True)
     with pytest.raises(ProfkitError, match="other_file"):
-        load_library(made)
-    assert load_library(made, is_whole=False).profkit_launch(None) == 7
+        load_launcher_library(made)
+    assert load_launcher_library(made, are_all_symbols_defined=False).profkit_launch(None) == 7
     with pytest.raises(ProfkitError, match="cannot load"):
-        load_library(tmp_path / "none.so", is_whole=False)
+        load_launcher_library(tmp_path / "none.so", are_all_symbols_defined=False)
 
 
 def test_two_kernels_of_a_file_are_two_variants(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_a_variant_that_cannot_be_ablated_leaves_the_others_to_be(monkeypatch) -
 
     monkeypatch.setattr(run, "build_target", lambda _: ([*map(make_build, names)], Path()))
     monkeypatch.setattr(run.device, "add_gpu_uuid_and_driver", lambda _: None)
-    monkeypatch.setattr(run.device, "query_gpu", lambda: None)
+    monkeypatch.setattr(run.device, "query_first_gpu", lambda: None)
     monkeypatch.setattr(run, "_ablate_case", ablate_case)
     monkeypatch.setattr(
         run, "make_record", lambda _run, name, case: Record(variant=name, case=case)

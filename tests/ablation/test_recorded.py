@@ -14,7 +14,7 @@ from profkit.cli.app import app
 from profkit.diagnosis.ablated import add_measured_gains
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding
 from profkit.judge import Estimate
-from profkit.lab.ablation.judge import judge_record
+from profkit.lab.ablation.judge import add_ablation_verdict
 from profkit.records.ablation import AblationRecord
 from profkit.records.record import parse_record
 
@@ -101,7 +101,7 @@ def test_verdicts_that_are_kept_are_those_of_the_rules() -> None:
         for name, record in ablations.read_records(file).items():
             found = AblationRecord.from_record(record.get("ablation", record))
             assert found is not None, name
-            again = judge_record(found, SMS, DRAM).verdict
+            again = add_ablation_verdict(found, SMS, DRAM).verdict
             assert again == found.verdict, f"{name}: python kernels/probes/ablate.py --keep"
 
 

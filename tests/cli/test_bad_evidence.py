@@ -84,11 +84,11 @@ def checkout(tmp_path, monkeypatch):
     (problem / "stage1_x.cu").write_text("/* One.\n*/\nint x;\n")
     (problem / "stage2_x.cu").write_text("/* Two.\n after: stage1\n*/\nint y;\n")
     monkeypatch.setenv("PROFKIT_KERNELS", str(tmp_path / "kernels"))
-    from profkit.lab.measure.variants.variants import find_variants
+    from profkit.lab.measure.variants.variants import read_all_variants
 
     folder = tmp_path / "artifacts"
     folder.mkdir()
-    for v in find_variants(tmp_path / "kernels"):
+    for v in read_all_variants(tmp_path / "kernels"):
         time = 2e-5 if v.id == "stage1" else 1e-5
         write(folder, v.id, time, after=v.header.after, problem="p")
         edited(folder / f"{v.id}.B.json", lambda r, v=v: r["source"].update(sha256=v.source_hash))

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 import profkit as pk
-from profkit.errors import did_you_mean
+from profkit.errors import suggest_nearest_names
 from profkit.evidence.compare import compare_runs
 from profkit.evidence.runs import Run
 from profkit.lab.measure.variants import toolchain as doctor
@@ -34,7 +34,7 @@ def test_a_report_where_a_verb_should_be_is_diagnosed(run) -> None:
     ],
 )
 def test_did_you_mean(name: str, known: list[str], said: str) -> None:
-    assert did_you_mean(name, known, "look") == said
+    assert suggest_nearest_names(name, known, "look") == said
 
 
 def test_a_file_that_is_not_there(run) -> None:
@@ -73,7 +73,7 @@ def test_no_arch_without_a_gpu_asks_for_one(run, monkeypatch) -> None:
     def none() -> None:
         raise ProfkitError("no NVIDIA driver", "find one")
 
-    monkeypatch.setattr(device, "query_gpu", none)
+    monkeypatch.setattr(device, "query_first_gpu", none)
     monkeypatch.setattr(device, "find_common_arch", lambda: None)
     made = run("check", "--build-only", "--variant", "stage2")
     assert made.exit_code == 2

@@ -361,11 +361,12 @@ def test_an_empty_entry_of_pythonpath_is_not_handed_on(folder: Folder, tmp_path:
     start.write_text(f"""
 import os, sys
 from profkit.reports.isolated import end_servers, run_in_child_processes
-from profkit.reports.reader import recover_metrics
+from profkit.reports.reader import recover_metrics_after_crash
 
 def read():
-    function, files = "profkit.reports.reader:read_one_report", ["good.ncu-rep", "cut.ncu-rep"]
-    return [part.file.status for part in run_in_child_processes(function, files, 2, recover_metrics)]
+    function, files = "profkit.reports.reader:read_small_report", ["good.ncu-rep", "cut.ncu-rep"]
+    parts = run_in_child_processes(function, files, 2, recover_metrics_after_crash)
+    return [part.file.status for part in parts]
 
 os.chdir({str(folder.path)!r})
 read()  # and what this process itself needs is imported

@@ -24,7 +24,7 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import compare_sides
 from profkit.evidence.runs import Evidence, Run
 from profkit.model.launch import is_impossible_value
-from profkit.reports.frame import ReportFile, ReportLaunches, Reports, list_frame_rows
+from profkit.reports.frame import ReportFile, ReportLaunches, Reports, list_frame_rows_as_dicts
 from profkit.reports.metrics import CATALOGUE, IDENTITY, RAW_NAMES
 from profkit.reports.raw_counters import make_report_of_raw_counters
 from profkit.reports.reader import load_reports, read_raw_frame
@@ -106,7 +106,7 @@ def test_several_odd_metrics_at_once_are_judged(odd: dict[str, float]) -> None:
 
 @cache
 def _whole() -> dict[str, Any]:
-    return list_frame_rows(load_reports(WHOLE))[0]
+    return list_frame_rows_as_dicts(load_reports(WHOLE))[0]
 
 
 def list_odd_launches(raw: dict[str, Any]) -> Iterator[tuple[str, float, dict[str, Any]]]:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 CODE = """
 import os, signal, sys, time
-from profkit.cli.app import treat_sigterm_as_interrupt
+from profkit.cli.app import interrupt_on_end_signals
 
 class Cleaned:
     def __del__(self):
@@ -24,7 +24,7 @@ class Cleaned:
         for _ in range(1000):
             pass
 
-treat_sigterm_as_interrupt()
+interrupt_on_end_signals()
 try:
     Cleaned()
     time.sleep(20)

@@ -49,9 +49,9 @@ def test_a_library_s_user_who_ignores_children_is_answered(tmp_path: Path) -> No
 import signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 from profkit.reports.isolated import run_in_child_processes
-from profkit.reports.reader import recover_metrics
-function = "profkit.reports.reader:read_one_report"
-read = run_in_child_processes(function, [{str(REPORT)!r}] * 3, 2, recover_metrics)
+from profkit.reports.reader import recover_metrics_after_crash
+function = "profkit.reports.reader:read_small_report"
+read = run_in_child_processes(function, [{str(REPORT)!r}] * 3, 2, recover_metrics_after_crash)
 print([part.file.status for part in read])
 """
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -10,7 +10,7 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.model.launch import Launch, is_narrow_stream, measure_idleness
 from profkit.model.resources import ISSUE
 from profkit.model.scenario import USUAL_STREAM
-from profkit.reports.figures import share
+from profkit.reports.figures import format_share
 from profkit.reports.metrics import evaluate_metrics
 from profkit.reports.reader import read_report_files
 from tests.conftest import ROOT, others
@@ -96,7 +96,7 @@ def test_a_verdict_near_its_border_says_which_and_by_how_much() -> None:
     assert diagnosis.near_border is not None
     assert diagnosis.near_border.other == "compute"
     assert diagnosis.near_border.margin == pytest.approx(0.02, abs=0.001)
-    figures = f"with issue above {share(border)} the verdict would be compute"
+    figures = f"with issue above {format_share(border)} the verdict would be compute"
     assert diagnosis.because.endswith(f"(close call: {figures})")
     clear = judge_launch({**BASIC, "issue_busy": border / 1.1, "sm_active": 1.0})
     assert (clear.bound, clear.near_border) == ("latency", None)
@@ -267,7 +267,7 @@ def test_the_last_round_of_a_persistent_grid_is_named() -> None:
     assert busiest is not None
     assert wgmma.status == "fires"
     assert wgmma.gain == pytest.approx(busiest / average)
-    assert f"the average SM is busy {share(average)}" in wgmma.cause
+    assert f"the average SM is busy {format_share(average)}" in wgmma.cause
     assert "seems to run on 3" in wgmma.cause  # a third of the SMs: 5.33 rounds are paid as 6
     assert finding(own("B/persistent"), "hidden-tail").status == "clear"
     assert finding(own("B/tailwave"), "tail-effect").status == "fires"

@@ -172,7 +172,7 @@ def test_alike_launches_share_a_row():
     row = next(r for r in found if len(r.launches) == 3)
     assert (row.known_times_sorted, row.total, row.median_launch) == ([1.0, 2.0, 3.0], 6.0, runs[2])
     assert row.seconds_saved == pytest.approx(sum(run.seconds_saved for run in runs[:3]))
-    assert len(group_and_rank_launches(runs, every=True)) == 8
+    assert len(group_and_rank_launches(runs, one_row_per_launch=True)) == 8
 
 
 @pytest.mark.parametrize(("share", "leads"), [(0.4, False), (0.6, True), (0.998, True)])

@@ -78,7 +78,7 @@ def test_findings_of_stage2() -> None:
 
 
 def test_more_lines_and_the_launchs_own() -> None:
-    (run,) = add_source_lines(judge_reports(read_report_files([STAGE2])), 5, listed=2)
+    (run,) = add_source_lines(judge_reports(read_report_files([STAGE2])), 5, most_sampled_lines=2)
     assert len(run.top.where) == 5  # type: ignore[union-attr]
     assert [x.stall for x in run.lines] == ["short_scoreboard", "short_scoreboard"]
 
@@ -101,7 +101,7 @@ def test_frame() -> None:
     assert waits.producer_opcode.ne("").any()
     assert not waits.producer_opcode.isin(["LDG", "LDS", "LDSM", "MUFU"]).any()
     assert waits.producer_pc.lt(waits.pc).all()
-    assert len(make_launch_lines_frame(STAGE2, 0, count=1)) == frame.rule.nunique()
+    assert len(make_launch_lines_frame(STAGE2, 0, most_lines=1)) == frame.rule.nunique()
 
 
 def test_frame_of_nothing(tmp_path: Path) -> None:

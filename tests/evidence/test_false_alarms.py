@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from profkit.evidence import stats
 from profkit.evidence.history import History
-from profkit.evidence.noise import estimate_spreads, widen_spread_for_few_runs
+from profkit.evidence.noise import estimate_spread_by_gpu, widen_spread_for_few_runs
 from profkit.evidence.stats import (
     PROCESS_SPREAD,
     Taken,
@@ -155,7 +155,7 @@ def real(
         "interleaved",
         [compare_samples(*sides, taken="interleaved", thresholds=stats.GATE) for sides in turns],
     )
-    spreads = estimate_spreads((), twins)
+    spreads = estimate_spread_by_gpu((), twins)
     kernels: dict[tuple[str | None, ...], list[HistoryTwin]] = {}
     for twin in twins:
         kernels.setdefault((twin.gpu_uuid, twin.sass, twin.case), []).append(twin)

@@ -22,14 +22,14 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.evidence.commits import (
     find_ci_commit,
-    list_committed_versions,
+    list_committed_records,
     resolve_commit_or_keep_name,
 )
 from profkit.evidence.history import History, add_artifacts, query_history
 from profkit.evidence.noise import (
     KnownSpreads,
     compare_consecutive_runs,
-    estimate_spreads,
+    estimate_spread_by_gpu,
     measure_noise_by_gpu,
     widen_spread_for_few_runs,
 )
@@ -231,7 +231,7 @@ def test_the_commit_is_that_of_the_code_where_its_hash_is_in_the_log(tmp_path: P
     log = subprocess.run(
         ["git", "log", "--format=%H"], cwd=repository, capture_output=True, text=True, check=True
     ).stdout.split()
-    runs, problems = list_committed_versions(repository / "artifacts", read_code_hashes)
+    runs, problems = list_committed_records(repository / "artifacts", read_code_hashes)
     assert problems == []
     assert {r.variant: (r.commit, r.commit_from) for r in runs} == {
         "v1": (log[1], "source"),
@@ -245,8 +245,8 @@ def test_a_commit_that_is_found_afterwards_is_kept_beside_the_row_without(tmp_pa
     kept, bare = History(tmp_path), row(1e-5, 1, 1, commit=None, commit_from=None)
     kept.append_rows([bare, row(2e-5, 2, 2)])
     later = [replace(bare, commit="f00", commit_from="log"), row(2e-5, 2, 2, commit="other")]
-    assert [r.commit for r in kept.select_new_runs(later)] == ["f00"]
-    kept.append_rows(kept.select_new_runs(later))
+    assert [r.commit for r in kept.select_runs_to_add(later)] == ["f00"]
+    kept.append_rows(kept.select_runs_to_add(later))
     kept.append_rows([replace(bare, commit="abc", commit_from="source")])
     assert [r.commit for r in kept.list_runs()[0]] == ["abc", "commit 2"]
     assert sorted(pk.history(tmp_path)["commit"]) == ["abc", "commit 2"]
@@ -279,7 +279,7 @@ def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:
         _git(origin, "add", ".")
         _git(origin, "commit", "-qm", str(number))
     _git(tmp_path, "clone", "-q", "--depth", "1", f"file://{origin}", "clone")
-    runs, (problem,) = list_committed_versions(tmp_path / "clone" / "artifacts", read_code_hashes)
+    runs, (problem,) = list_committed_records(tmp_path / "clone" / "artifacts", read_code_hashes)
     assert len(runs) == 1
     assert "a shallow clone" in problem.message
 
@@ -287,14 +287,14 @@ def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:
 def test_the_spread_of_a_machine_comes_from_what_it_measured_twice() -> None:
     medians = (1.0e-5, 1.03e-5, 0.97e-5, 1.0e-5)
     runs = [row(m, i, i + 1) for i, m in enumerate(medians)]
-    spread = estimate_spreads(runs)["GPU-1"]
+    spread = estimate_spread_by_gpu(runs)["GPU-1"]
     assert (spread.sigma, spread.dof) == (pytest.approx(0.0245, abs=0.003), 3)
-    assert estimate_spreads(runs[:2]) == {}, "one difference is no spread"
-    assert estimate_spreads([replace(r, sass=None) for r in runs]) == {}
+    assert estimate_spread_by_gpu(runs[:2]) == {}, "one difference is no spread"
+    assert estimate_spread_by_gpu([replace(r, sass=None) for r in runs]) == {}
     later = [row(1e-5, 8, 8, sass="x"), row(0.93e-5, 9, 9, sass="y")]
     quiet = [replace(r, median=1e-5 + i * 1e-9) for i, r in enumerate(runs * 5)]
     quiet = [replace(r, session=f"q{i}") for i, r in enumerate(quiet)]
-    assert compare_consecutive_runs(later, estimate_spreads(quiet))[1].answer == "faster"
+    assert compare_consecutive_runs(later, estimate_spread_by_gpu(quiet))[1].answer == "faster"
     assert compare_consecutive_runs(later)[1].answer == "cannot tell", "3 % assumed"
     assert compare_consecutive_runs([*runs, *later])[-1].answer == "cannot tell", "2.5 % measured"
 
@@ -323,14 +323,14 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
     kept.append_rows(twins[8:])
     found, problems = kept.list_aa_runs()
     assert (len(found), problems) == (20, []), "each once"
-    spread = estimate_spreads((), found)["GPU-1"]
+    spread = estimate_spread_by_gpu((), found)["GPU-1"]
     assert (spread.sigma, spread.dof) == (pytest.approx(0.0103, abs=0.0005), 19)
     assert widen_spread_for_few_runs(spread) / spread.sigma == pytest.approx(1.18, abs=0.01)
     assert widen_spread_for_few_runs(Spread(0.01, 3)) == pytest.approx(0.0393, abs=1e-3)
     quiet = [twin(f"q{i}", 1e-5, 1e-5, made=f"2026-11-22T1{i}:00:00+00:00") for i in range(9)]
-    assert estimate_spreads((), quiet)["GPU-1"].sigma == 0.0025, "one sitting is no week"
+    assert estimate_spread_by_gpu((), quiet)["GPU-1"].sigma == 0.0025, "one sitting is no week"
     days = [replace(t, made=f"2026-11-0{i + 1}T10:00:00+00:00") for i, t in enumerate(quiet)]
-    assert estimate_spreads((), days)["GPU-1"].sigma < 0.001
+    assert estimate_spread_by_gpu((), days)["GPU-1"].sigma < 0.001
     (noise,) = measure_noise_by_gpu(found)
     assert (noise.processes, noise.pairs, noise.rounds) == (20, 20, 60)
     assert noise.within == pytest.approx(0.01, abs=0.001)
@@ -406,13 +406,13 @@ def test_the_log_gives_every_version_its_commit(tmp_path: Path) -> None:
     _git(repository, "add", ".")
     _git(repository, "commit", "-qm", "two")
     write_record(path, replace(first, timing=timed(1.1e-5, 3, "uncommitted")))
-    runs, problems = list_committed_versions(repository / "artifacts", read_code_hashes)
+    runs, problems = list_committed_records(repository / "artifacts", read_code_hashes)
     assert problems == []
     assert [r.commit_from for r in runs] == ["log", "log"]
     assert len({r.commit for r in runs}) == 2
     assert runs[1].sass == "other sass"
     with pytest.raises(ProfkitError, match="git in"):
-        list_committed_versions(tmp_path, read_code_hashes)
+        list_committed_records(tmp_path, read_code_hashes)
 
 
 def test_a_launcher_that_changed_is_no_same_code(tmp_path: Path) -> None:
@@ -694,7 +694,7 @@ def test_what_a_history_does_not_know_yet(tmp_path: Path) -> None:
         row(1e-5, 2, 2, commit=None),
         row(1e-5, 3, 3, commit=None),
     ]
-    assert [(r.record, r.commit) for r in kept.select_new_runs(asked)] == [
+    assert [(r.record, r.commit) for r in kept.select_runs_to_add(asked)] == [
         ("record 1", "commit 1"),
         ("record 3", None),
     ]
@@ -706,21 +706,23 @@ def test_processes_of_one_sitting_differ_by_less_than_those_of_two_days(hours, l
     dates = [first, first, first + timedelta(hours=hours)]
     runs = [row(1e-5 * (1 + i * 1e-4), i, i + 1, made=d.isoformat()) for i, d in enumerate(dates)]
     runs = [replace(r, median=1e-5 * (1 + i * 1e-4)) for i, r in enumerate(runs)]
-    spread = estimate_spreads(runs)["GPU-1"]
+    spread = estimate_spread_by_gpu(runs)["GPU-1"]
     assert spread.dof == 2
     assert spread.sigma == (0.0025 if least else pytest.approx(1e-4, rel=0.01))
-    assert estimate_spreads(runs, least_in_one_sitting=0.0)["GPU-1"].sigma == pytest.approx(
+    assert estimate_spread_by_gpu(runs, least_in_one_sitting=0.0)["GPU-1"].sigma == pytest.approx(
         1e-4, rel=0.01
     )
     wide = [replace(r, median=1e-5 * (1 + i * 0.1)) for i, r in enumerate(runs)]
-    assert estimate_spreads(wide)["GPU-1"].sigma > 0.09, "what was measured, where it is more"
+    assert estimate_spread_by_gpu(wide)["GPU-1"].sigma > 0.09, "what was measured, where it is more"
     undated = [replace(r, made="some day") for r in runs]
-    assert estimate_spreads(undated)["GPU-1"].sigma == 0.0025, "when is not known: one sitting"
+    assert estimate_spread_by_gpu(undated)["GPU-1"].sigma == 0.0025, (
+        "when is not known: one sitting"
+    )
 
 
 def test_only_one_machine_code_at_one_case_on_one_gpu_shows_what_processes_differ_by() -> None:
     runs = [row(m, i, i + 1) for i, m in enumerate((1.0e-5, 1.1e-5, 0.9e-5))]
-    assert estimate_spreads(runs)["GPU-1"].dof == 2
+    assert estimate_spread_by_gpu(runs)["GPU-1"].dof == 2
     for facts in (
         {"case": "C"},
         {"sass": "other"},
@@ -730,9 +732,9 @@ def test_only_one_machine_code_at_one_case_on_one_gpu_shows_what_processes_diffe
         {"session": runs[0].session},
         {"median": None},
     ):
-        assert estimate_spreads([*runs[:2], replace(runs[2], **facts)]) == {}, facts
+        assert estimate_spread_by_gpu([*runs[:2], replace(runs[2], **facts)]) == {}, facts
     two = [replace(r, gpu_uuid="GPU-2", median=1e-5) for r in runs]
-    assert {u: s.sigma > 0.05 for u, s in estimate_spreads([*runs, *two]).items()} == {
+    assert {u: s.sigma > 0.05 for u, s in estimate_spread_by_gpu([*runs, *two]).items()} == {
         "GPU-1": True,
         "GPU-2": False,
     }
@@ -778,7 +780,7 @@ def test_a_history_that_is_not_there_or_half_broken_knows_less_and_says_why(tmp_
     known = KnownSpreads(tmp_path / "h").read_history()
     assert ["half.parquet" in p.message for p in known.problems] == [True]
     assert known("GPU-2") is None
-    plain_spread = estimate_spreads(kept.list_runs()[0])["GPU-1"]
+    plain_spread = estimate_spread_by_gpu(kept.list_runs()[0])["GPU-1"]
     assert known("GPU-1") == widen_spread_for_few_runs(plain_spread, 0.05)
     assert (
         KnownSpreads(tmp_path / "h", 0.001)("GPU-1")

@@ -241,7 +241,7 @@ def test_a_variant_that_may_have_been_meant_is_named_before_the_command(tmp_path
         (tmp_path / f"{name}.json").write_text(json.dumps(written))
     (tmp_path / "stage9.D.ncu-rep").write_bytes(b"")
     evidence = Evidence(tmp_path)
-    assert evidence.list_cases() == ["B", "C"], "of a report alone nothing was recorded"
+    assert evidence.list_cases_with_record() == ["B", "C"], "of a report alone nothing was recorded"
     again = "profkit profile --variant {} --case {}"
     for name, hint in (
         ("stage2.Z", f"recorded cases: B, C; otherwise: {again.format('stage2', 'Z')}"),

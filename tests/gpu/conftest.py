@@ -15,7 +15,7 @@ ASK = """
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
 try:
-    device.query_gpu()
+    device.query_first_gpu()
 except ProfkitError as error:
     print(error.message)
 """

@@ -13,7 +13,7 @@ from profkit.lab.measure.variants import build, variants
 # One worker measures all of them, once.
 pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("bad_kernels")]
 TESTS = Path(__file__).parents[1]
-BAD = {v.id: v for v in variants.find_variants(TESTS, "bad_kernels")}
+BAD = {v.id: v for v in variants.read_all_variants(TESTS, "bad_kernels")}
 # What the faults of a check say when the check of this name has caught a kernel.
 SAYS = {
     "values": "elements are wrong",
@@ -122,4 +122,4 @@ def test_launches_read_from_a_graph_are_those_of_the_build(target_run: TargetRun
     assert launch.grid == (128, 8, 1)
     assert launch.static_smem == kernels[launch.kernel].smem
     assert target_run.measured.gpu is not None
-    assert target_run.measured.gpu.arch == device.query_gpu().arch
+    assert target_run.measured.gpu.arch == device.query_first_gpu().arch

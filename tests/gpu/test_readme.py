@@ -52,7 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "kernels").unlink()
     shutil.copytree(ROOT / "kernels", folder / "kernels", ignore=_leave_out_other_problems)
     # Of the ladder, what other commands name and what stands before it.
-    ladder = variants.find_variants(folder / "kernels", "attention")
+    ladder = variants.read_all_variants(folder / "kernels", "attention")
     kept = set(NAMED)
     for variant in reversed(ladder):  # who comes after another stands behind it
         if variant.id in kept:

@@ -29,7 +29,7 @@ from tests.conftest import ROOT
 
 KERNELS = ROOT / "kernels"
 KEPT = Path(__file__).with_name("resources.json")
-EVERY = [v for v in variants.find_variants(KERNELS) if not v.language.missing()]
+EVERY = [v for v in variants.read_all_variants(KERNELS) if not v.language.missing()]
 LADDER = [v for v in EVERY if v.problem == "attention"]
 OTHERS = [v for v in EVERY if v.problem not in ("attention", "probes")]
 HELD = [*product(LADDER, ("80", "89", "90")), *product(OTHERS, ("90",))]

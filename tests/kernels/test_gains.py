@@ -18,8 +18,8 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.model.launch import (
     LANE_BYTES,
     Launch,
+    compute_bytes_per_lane_load,
     compute_unit_shares_if_coalesced,
-    count_bytes_per_lane,
     measure_sector_waste,
 )
 from profkit.model.resources import (
@@ -77,7 +77,7 @@ def test_no_fix_brings_more_than_the_ratio_that_its_sentence_states(kept):
         if rule == "shared-bank-conflicts":
             return 1 / (1 - waste.compute_bank_conflict_share(launch))
         if rule == "narrow-accesses":
-            return LANE_BYTES / count_bytes_per_lane(launch)
+            return LANE_BYTES / compute_bytes_per_lane_load(launch)
         if rule == "uncoalesced-access":
             # L2 looks up lines of four sectors, and DRAM fetches two at once.
             levels = compute_unit_shares_if_coalesced(launch, measure_sector_waste(launch)[0])

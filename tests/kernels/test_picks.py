@@ -44,7 +44,7 @@ def test_the_table_is_what_the_records_say(grid: ModuleType) -> None:
 
 
 def test_every_recorded_rung_is_the_one_of_today(grid: ModuleType) -> None:
-    today = {v.id: v.source_hash for v in variants.find_variants(ROOT / "kernels", "attention")}
+    today = {v.id: v.source_hash for v in variants.read_all_variants(ROOT / "kernels", "attention")}
     rungs = grid.picks.rungs()
     for path in filter(Path.exists, grid.RECORDS):
         said = json.loads(path.read_text("utf-8").splitlines()[0])["variants"]
@@ -113,7 +113,7 @@ def test_the_entry_never_lost_more_than_three_per_cent(grid: ModuleType) -> None
     ratios = {}
     for cell in held.cells:
         (_, ours), (_, best) = (
-            cell.find_fastest(held.against, without=True),
+            cell.find_fastest(held.against, is_of_the_others=True),
             cell.find_fastest(held.against),
         )
         shape = picks_shape(grid, cell.at)

@@ -7,7 +7,7 @@ import pytest
 
 from profkit.lab.measure.variants import build, variants
 
-BAD = {v.id: v for v in variants.find_variants(Path(__file__).parents[1], "bad_kernels")}
+BAD = {v.id: v for v in variants.read_all_variants(Path(__file__).parents[1], "bad_kernels")}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.lab.measure.cuda.resources import compute_waves, count_fitting_blocks
+from profkit.lab.measure.cuda.resources import compute_occupancy, compute_waves
 from profkit.lab.measure.variants import build, dry, variants
 from profkit.records.header import Header
 from tests.copies import replace
@@ -131,7 +131,7 @@ def test_without_a_problem_nothing_is_known(tmp_path: Path) -> None:
 def test_occupancy(
     arch: str, regs: int, threads: int, smem: int, blocks: int, limiter: str
 ) -> None:
-    found = count_fitting_blocks(arch, regs, threads, smem)
+    found = compute_occupancy(arch, regs, threads, smem)
     assert (found.blocks, found.limiter) == (blocks, limiter)
 
 
@@ -139,4 +139,4 @@ def test_waves() -> None:
     assert compute_waves((16, 8, 1), 2, 58) == pytest.approx(1.103, abs=1e-3)
     assert isnan(compute_waves((1, 1, 1), 0, 58))
     with pytest.raises(ProfkitError, match="sm_42"):
-        count_fitting_blocks("42", 32, 128, 0)
+        compute_occupancy("42", 32, 128, 0)

@@ -111,7 +111,7 @@ def test_other_python_files_are_no_variants(tmp_path: Path) -> None:
         (tmp_path / "scaling" / name).write_text("import triton\n")
     (tmp_path / "scaling" / "help_er.py").write_text('text = "import triton"\n')
     write(tmp_path / "scaling", text=TRITON.replace("after: one", ""))
-    assert [v.id for v in variants.find_variants(tmp_path)] == ["tri"]
+    assert [v.id for v in variants.read_all_variants(tmp_path)] == ["tri"]
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ def test_one_more_language_is_one_file(
         path = machine.kernels / "doubling" / "toy_x.toy"
         path.write_text("/* A toy. */\nint profkit_launch(const void* a) { return 801; }\n")
         machine.write("one_x.cu")
-        found = variants.find_variants(machine.kernels)
+        found = variants.read_all_variants(machine.kernels)
         assert [(v.id, v.language.name) for v in found] == [("one", "CUDA"), ("toy", "Toy")]
         made = build.compile_variants_not_built_yet(found, ["90"], tmp_path)
         assert [(b.error, b.compiler.split()[0]) for b in made] == [(None, "nvcc"), (None, "gcc")]

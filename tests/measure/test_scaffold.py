@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 def test_a_new_problem_is_whole(tmp_path: Path, language: str) -> None:
     made = write_files_of_new_problem("row-sum", language, tmp_path / "kernels")
     folder = made[0].parent
-    (variant,) = variants.find_variants(tmp_path / "kernels")
+    (variant,) = variants.read_all_variants(tmp_path / "kernels")
     assert (variant.id, variant.problem, variant.path.parent) == ("first", "row-sum", folder)
     assert variant.language.name.lower() == language
     assert variant.space.macros[0] == "BLOCK"

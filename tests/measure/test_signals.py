@@ -131,7 +131,7 @@ def still_there(pids: list[int]) -> list[int]:
 
 def test_ranks_in_sessions_of_their_own_end_with_what_started_them() -> None:
     for timeout in (2, 10, 60):  # a busy machine may not have come to the second by then
-        done = process.run_command([sys.executable, "-c", RANKS], timeout=timeout)
+        done = process.run_command([sys.executable, "-c", RANKS], timeout_s=timeout)
         pids = [int(word) for word in done.output.split()]
         if len(pids) == 2:
             break

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.lab.measure.variants.variants import find_variants, read_variant
+from profkit.lab.measure.variants.variants import read_all_variants, read_variant
 from profkit.records import header
 from profkit.records import header as source
 
@@ -96,7 +96,7 @@ def test_every_key_that_only_speaks_is_a_key() -> None:
 
 
 def test_no_two_variants_are_one_code() -> None:
-    hashes = {v.path: v.source_hash for v in find_variants(ROOT / "kernels")}
+    hashes = {v.path: v.source_hash for v in read_all_variants(ROOT / "kernels")}
     assert len(set(hashes.values())) == len(hashes)
 
 

@@ -34,7 +34,7 @@ def kernels(tmp_path: Path) -> Path:
 
 
 def test_ladder_order_and_ids(kernels: Path) -> None:
-    found = variants.find_variants(kernels)
+    found = variants.read_all_variants(kernels)
     assert [v.id for v in found] == ["a", "v1", "v2", "v2tile", "v10"]
     assert {v.problem for v in found} == {"attention"}
     assert variants.select_variant_by_id(found, "v2").path.name == "v2_wmma_two.cu"
@@ -45,33 +45,33 @@ def test_faults_name_the_file(kernels: Path) -> None:
     folder = kernels / "attention"
     twin = write(folder, "v1_again.cu")
     with pytest.raises(ProfkitError, match=r"v1_again\.cu|v1_scalar\.cu"):
-        variants.find_variants(kernels)
+        variants.read_all_variants(kernels)
     twin.unlink()
     orphan = write(folder, "x_orphan.cu", after="nobody")
     with pytest.raises(ProfkitError, match=r"x_orphan\.cu.*nobody"):
-        variants.find_variants(kernels)
+        variants.read_all_variants(kernels)
     orphan.unlink()
     write(folder, "r1_round.cu", after="r2")
     write(folder, "r2_round.cu", after="r1")
     with pytest.raises(
         ProfkitError, match=r"circle: r\d_round\.cu -> r\d_round\.cu -> r\d_round\.cu"
     ):
-        variants.find_variants(kernels)
+        variants.read_all_variants(kernels)
 
 
 def test_an_unknown_variant_lists_the_known(kernels: Path) -> None:
     with pytest.raises(ProfkitError) as caught:
-        variants.select_variant_by_id(variants.find_variants(kernels), "v3")
+        variants.select_variant_by_id(variants.read_all_variants(kernels), "v3")
     assert "v10" in caught.value.hint
 
 
 def test_an_id_in_two_problems_must_be_qualified(kernels: Path) -> None:
     write(kernels / "copy", "v1_copy.cu")
-    found = variants.find_variants(kernels)
+    found = variants.read_all_variants(kernels)
     with pytest.raises(ProfkitError, match="two problems"):
         variants.select_variant_by_id(found, "v1")
     assert variants.select_variant_by_id(found, "copy/v1").problem == "copy"
-    assert [v.id for v in variants.find_variants(kernels, "copy")] == ["v1"]
+    assert [v.id for v in variants.read_all_variants(kernels, "copy")] == ["v1"]
 
 
 def test_where_kernels_are(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,10 @@ def test_a_family_is_a_folder_of_its_problem(tmp_path: Path) -> None:
     (tmp_path / "p/problem.py").write_text("")
     write(tmp_path / "p/family", "k_x.cu")
     write(tmp_path / "p", "j_x.cu")
-    assert [(v.problem, v.id) for v in variants.find_variants(tmp_path)] == [("p", "j"), ("p", "k")]
+    assert [(v.problem, v.id) for v in variants.read_all_variants(tmp_path)] == [
+        ("p", "j"),
+        ("p", "k"),
+    ]
     assert variants.find_named_variants(tmp_path, ["p/k"])[0].path.name == "k_x.cu"
 
 

@@ -128,7 +128,7 @@ def test_the_workloads_own_point():
 
 def test_the_workloads_own_point_needs_no_counters():
     basic = {"peak_dram_device": 1e12, "time": 1e-3}
-    own = list_roofline_points(basic, operations=4e9, compulsory=0.5e9)
+    own = list_roofline_points(basic, declared_operations=4e9, compulsory_bytes=0.5e9)
     assert [(p.level, p.intensity, p.share) for p in own] == [("workload", 8, 0.5)]
 
 

@@ -17,7 +17,7 @@ from profkit.model.resources import (
     BY_LIMITER,
     compute_cycles_waited_per_load,
     compute_share_of_time_with_work,
-    find_next_limit,
+    find_busiest_resource_but,
     list_resource_uses,
     measure_resource_use,
 )
@@ -121,20 +121,20 @@ def test_what_binds_next():
         ["dram", "l2"],
         ["l2", "dram"],
     )
-    first = find_next_limit(launch)
+    first = find_busiest_resource_but(launch)
     assert first is not None
     assert (first.limiter, first.elapsed, first.room) == ("dram", 0.8, pytest.approx(1.25))
-    links = find_next_limit(launch, "dram")  # without DRAM L2 is its links alone
+    links = find_busiest_resource_but(launch, "dram")  # without DRAM L2 is its links alone
     assert links is not None
     assert (links.limiter, links.elapsed) == ("l2", 0.6)
-    rest = find_next_limit(launch, "dram", "l2")
+    rest = find_busiest_resource_but(launch, "dram", "l2")
     assert rest is not None
     assert (rest.limiter, rest.room) == ("xu", 2.0)
-    l2 = find_next_limit(launch, "dram", "xu")
+    l2 = find_busiest_resource_but(launch, "dram", "xu")
     assert l2 is not None
     assert l2.elapsed == 0.6
-    assert find_next_limit(Launch({})) is None
-    idle = find_next_limit(Launch({"xu_busy": 0.0}))
+    assert find_busiest_resource_but(Launch({})) is None
+    idle = find_busiest_resource_but(Launch({"xu_busy": 0.0}))
     assert idle is not None
     assert idle.room == inf
 
@@ -142,7 +142,7 @@ def test_what_binds_next():
 def test_scattered_sectors_leave_dram_less_room():
     pairs = {"dram_busy": 0.5, "l2_read_hit": 0.0, "l2_read_bytes": 100.0}
     for read, room in ((180.0, 1.1), (179.0, 2.0), (100.0, 2.0)):
-        found = find_next_limit(Launch({**pairs, "dram_read": read}))
+        found = find_busiest_resource_but(Launch({**pairs, "dram_read": read}))
         assert found is not None
         assert found.room == pytest.approx(room)
 
@@ -201,9 +201,16 @@ def test_a_point_needs_bytes_and_a_time():
     (own,) = list_roofline_points({"time": 2.0, "dram_bytes": 6.0, "fp32_rate": 9.0})
     assert (own.moved, own.intensity, own.rate) == (3.0, 3.0, 9.0)
     for operations, moved in ((0.0, 1.0), (1.0, 0.0)):
-        assert list_roofline_points({"time": 2.0}, operations=operations, compulsory=moved) == ()
-    assert len(list_roofline_points({"time": 0.5}, operations=0.5, compulsory=0.5)) == 1
-    assert list_roofline_points({"time": 0.0}, operations=0.5, compulsory=0.5) == ()
+        assert (
+            list_roofline_points(
+                {"time": 2.0}, declared_operations=operations, compulsory_bytes=moved
+            )
+            == ()
+        )
+    assert (
+        len(list_roofline_points({"time": 0.5}, declared_operations=0.5, compulsory_bytes=0.5)) == 1
+    )
+    assert list_roofline_points({"time": 0.0}, declared_operations=0.5, compulsory_bytes=0.5) == ()
 
 
 @pytest.mark.parametrize(
@@ -279,9 +286,9 @@ def test_a_launch_knows_what_was_collected():
         False,
         3,
     )
-    assert launch.known("stall_wait", "time")
-    assert not launch.known("stall_wait", "stall_barrier")
-    launch.need("stall_wait")
+    assert launch.has_collected("stall_wait", "time")
+    assert not launch.has_collected("stall_wait", "stall_barrier")
+    launch.require_collected("stall_wait")
     with pytest.raises(NotCollected) as lacking:
-        launch.need("stall_wait", "stall_barrier")
+        launch.require_collected("stall_wait", "stall_barrier")
     assert lacking.value.metric == "stall_barrier"

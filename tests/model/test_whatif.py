@@ -210,7 +210,7 @@ def _keep_conflict_free(launch):
 
 
 def _keep_useful_sectors(launch):
-    units = waste.compute_work_left_without_waste(launch)
+    units = waste.compute_useful_share_by_level(launch)
     useful = 1 - measure_sector_waste(launch)[0]
     at_l1 = min(useful, units.get("l1", 1.0))
     at_l2 = units.get("l2", 1.0)

@@ -21,7 +21,7 @@ from profkit.program.steps.kinds import find_product_precision
 from profkit.program.timeline import Activity
 from profkit.program.triage import Triage, triage_timeline
 from profkit.records import gpus
-from profkit.reports.figures import seconds
+from profkit.reports.figures import format_seconds
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
 from tests.program.test_equal_work import decode, generate
 from tests.program.test_rerun import BACKWARD, FORWARD, run_training, train_table
@@ -406,7 +406,7 @@ def test_our_own_recording_is_taken_off_each_launch(tmp_path: Path) -> None:
     low, expect, high = of.hosts.plain
     assert high - expect == pytest.approx(200 * WATCHED / 1e6, rel=0.02)
     assert (low, of.hosts.checked) == (expect, True)
-    given = triage_timeline(replace(trace, how="cupti"), plain_ms=1.0)
+    given = triage_timeline(replace(trace, how="cupti"), unprofiled_step_ms=1.0)
     assert given.hosts.plain.expect == pytest.approx(1.0)  # a plain run was measured: it holds
 
 
@@ -978,7 +978,7 @@ def test_tensors_of_another_size_do_not_break_a_chain(between: float, tmp_path: 
             p.launch(MUL, 80.0)
 
     found = [f for f in judged(collided, tmp_path).findings if f.rule == "elementwise-chain"]
-    time = seconds(0.32e-3 + between / 1e6)
+    time = format_seconds(0.32e-3 + between / 1e6)
     assert [f.cause.split(";")[0] for f in found] == [
         f"5 elementwise kernels per step in 1 chain take {time}"
     ]

@@ -37,7 +37,7 @@ def test_floors_save_no_more_than_the_step_together(rule: str, number: int) -> N
     case = read_case(BY_ID[rule].fires[number])
     model = case.hosts.usual
     for draft in draft_findings(case):
-        after = draft.change.apply(model, EXPECT)
+        after = draft.change.apply_to_model(model, EXPECT)
         assert after.period <= model.period * (1 + 1e-9)
         model = after
     assert model.period >= 0

@@ -33,7 +33,7 @@ from profkit.program.readers.gathered import STANDARD_INPUT, read_recordings
 from profkit.program.readers.others import OTHERS, list_unread_formats
 from profkit.program.recorded import judge_recordings
 from profkit.program.steps.cut import Steps, find_steps
-from profkit.program.steps.idle import split_period_into_busy_and_idle
+from profkit.program.steps.idle import split_period_by_idle_cause
 from profkit.program.steps.kinds import classify_kernel, classify_launch
 from profkit.program.triage import Triage, triage_timeline
 from profkit.show.exports import write_trace
@@ -60,7 +60,7 @@ def judged(program: Program, **header: Any) -> Triage:
 def close(first: Steps, second: Steps, rel: float = 0.02) -> bool:
     """Whether two typical steps take the same, and keep the GPU as busy."""
     periods = [s.typical.period for s in (first, second)]
-    busy = [split_period_into_busy_and_idle(s.typical).busy for s in (first, second)]
+    busy = [split_period_by_idle_cause(s.typical).busy for s in (first, second)]
     return periods[0] == pytest.approx(periods[1], rel=rel) and busy[0] == pytest.approx(
         busy[1], rel=rel
     )

@@ -300,7 +300,7 @@ def test_nothing_false_is_said_of_any_recording(
     if ranks:
         timelines.append(read_as(build(parts, count, 1.5 * host, odd), how, 1))
     timeline = merge_timelines(timelines)
-    of = triage_timeline(timeline, plain_ms=plain)
+    of = triage_timeline(timeline, unprofiled_step_ms=plain)
     if plain is not None:
         assert of.hosts.plain.expect == pytest.approx(plain, rel=1e-6)
         assert of.hosts.plain.low == of.hosts.plain.expect == of.hosts.plain.high

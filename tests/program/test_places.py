@@ -13,7 +13,7 @@ from profkit.program.readers.frames import (
     GraphOrigin,
     PythonFrame,
     PythonStack,
-    clean_module_path,
+    convert_dynamo_module_path,
     find_innermost_module,
     find_place_of_stack,
 )
@@ -222,7 +222,7 @@ def test_of_a_compiled_kernel_the_line_with_most_of_the_work_is_first() -> None:
     ],
 )
 def test_what_dynamo_calls_a_module_is_its_path(path: str, plain: str) -> None:
-    assert clean_module_path(path) == plain
+    assert convert_dynamo_module_path(path) == plain
 
 
 def test_wrappers_are_no_part_of_a_path() -> None:

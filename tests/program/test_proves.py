@@ -143,7 +143,7 @@ def test_what_was_measured_holds(plain: float, how: str, tmp_path: Path) -> None
         p.work(1000.0)
 
     trace = torch_trace.read_torch_trace(ran(step).write(tmp_path / "t.json"))
-    of = triage_timeline(replace(trace, how=how), plain_ms=plain)
+    of = triage_timeline(replace(trace, how=how), unprofiled_step_ms=plain)
     assert list(of.hosts.plain) == [pytest.approx(plain)] * 3
     assert all(finding.saving.high <= plain + 1e-9 for finding in of.findings)
     assert "host times are scaled to the step time given with --step-ms" in of.notes

@@ -49,7 +49,7 @@ def test_what_a_kernel_of_no_library_saves_is_said_with_counters_only() -> None:
     bare = triage_timeline(timeline)
     worst = bare.groups[0].id
     assert not [f for f in bare.findings if worst in f.kernels]
-    first = triage_timeline(timeline, gains={worst: 5.3}).findings[0]
+    first = triage_timeline(timeline, gain_by_kernel_group={worst: 5.3}).findings[0]
     assert (first.rule, first.kernels) == ("kernel", (worst,))
     assert first.saving.expected == pytest.approx(1.7954 - 0.6152, rel=0.06)
 

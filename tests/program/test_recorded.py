@@ -156,7 +156,7 @@ def test_a_chain_over_lists_is_one_finding_with_counters_too() -> None:
     timeline = read_saved_timeline(DATA / "own" / "optimizer_foreach.triage")
     lists = {g.id for g in triage_timeline(timeline).groups if g.kind == "optimizer"}
     assert len(lists) >= 8
-    counted = triage_timeline(timeline, gains=dict.fromkeys(lists, 1.9))
+    counted = triage_timeline(timeline, gain_by_kernel_group=dict.fromkeys(lists, 1.9))
     assert [f.rule for f in counted.findings if lists.intersection(f.kernels)] == ["optimizer"]
 
 

@@ -20,7 +20,9 @@ Step = Callable[[Program], None]
 
 def scaled(of: ReplayModel, by: float) -> ReplayModel:
     """The model with all of its work by a factor."""
-    return StepChange(dict.fromkeys(range(len(of.items)), Range(by, by, by))).apply(of, EXPECT)
+    return StepChange(dict.fromkeys(range(len(of.items)), Range(by, by, by))).apply_to_model(
+        of, EXPECT
+    )
 
 
 def busy_gpu(p: Program) -> None:
@@ -144,9 +146,9 @@ def test_a_fix_is_data_that_can_be_compared_and_is_applied_where_it_helps_least_
     assert change == StepChange(dict.fromkeys(works, half), merge={0: Range(1.0, 0.1, 0.0)})
     assert change != StepChange(dict.fromkeys(works, none))
     assert "merge={0: Range(low=1.0, expect=0.1, high=0.0)}" in repr(change)
-    least, expect, most = (change.apply(of, level).period for level in (LOW, EXPECT, HIGH))
+    least, expect, most = (change.apply_to_model(of, level).period for level in (LOW, EXPECT, HIGH))
     assert least == of.period > expect > most
-    assert StepChange().apply(of, HIGH) == of
+    assert StepChange().apply_to_model(of, HIGH) == of
 
 
 def test_a_saving_is_predicted_where_copies_of_pageable_memory_are_the_program(

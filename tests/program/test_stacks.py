@@ -9,7 +9,7 @@ import pytest
 from profkit.program.readers import torch_trace
 from profkit.program.readers.store import read_saved_timeline, write_timeline
 from profkit.program.triage import triage_timeline
-from profkit.reports.figures import figures
+from profkit.reports.figures import format_figures
 from tests.program.made import MUL, Program, ran
 
 COST = 0.4  # microseconds that the made profiler adds for each frame
@@ -56,7 +56,7 @@ def test_the_cost_of_frames_is_taken_out_of_the_hosts_time(tmp_path: Path) -> No
     assert of.hosts.plain.low <= plain.hosts.plain.expect
     first = of.findings[0]
     assert first.rule == "host-launch"
-    assert f"which take about {figures(frames_ms)} ms of the host's time" in first.cause
+    assert f"which take about {format_figures(frames_ms)} ms of the host's time" in first.cause
     assert first.saving.low == 0.0
     assert "Python stacks" not in plain.findings[0].cause
 

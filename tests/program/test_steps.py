@@ -11,7 +11,7 @@ import pytest
 
 from profkit.program import readers as recordings
 from profkit.program.steps.cut import WHOLE, find_steps
-from profkit.program.steps.idle import CAUSES, clean_operator_name, split_period_into_busy_and_idle
+from profkit.program.steps.idle import CAUSES, clean_operator_name, split_period_by_idle_cause
 from profkit.program.steps.kinds import classify_kernel, find_product_precision, is_library_kernel
 from profkit.program.steps.period import (
     _measure_turn_similarity,
@@ -304,7 +304,7 @@ def test_all_of_a_step_is_given_out(tmp_path: Path) -> None:
     typical = find_steps(
         recordings.read_timeline(ran(step).write(tmp_path / "t.json")).processes[0]
     ).typical
-    found = split_period_into_busy_and_idle(typical)
+    found = split_period_by_idle_cause(typical)
     assert found.busy + sum(row.time for row in found.idle) == found.period
     times = {row.cause: row.time / 1e3 for row in found.idle}
     assert set(times) <= set(CAUSES)
@@ -322,7 +322,7 @@ def test_two_streams_compute_once(tmp_path: Path) -> None:
     typical = find_steps(
         recordings.read_timeline(ran(step).write(tmp_path / "t.json")).processes[0]
     ).typical
-    assert split_period_into_busy_and_idle(typical).busy / 1e3 < 330
+    assert split_period_by_idle_cause(typical).busy / 1e3 < 330
 
 
 def test_copies_that_run_ahead_do_not_shorten_the_step(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_copies_that_run_ahead_do_not_shorten_the_step(tmp_path: Path) -> None:
         recordings.read_timeline(ran(step, 4).write(tmp_path / "t.json")).processes[0]
     ).typical
     assert typical.period / 1e6 == pytest.approx(plain_ms(step), rel=0.01)
-    found = split_period_into_busy_and_idle(typical)
+    found = split_period_by_idle_cause(typical)
     assert found.busy / found.period > 0.99
 
 
@@ -474,6 +474,4 @@ def test_the_only_step_of_many_streams_begins_with_the_first(tmp_path: Path) -> 
             p.wait(10 + number)
     step = find_steps(recordings.read_timeline(p.write(tmp_path / "t.json")).processes[0]).typical
     assert step.period / 1e3 == pytest.approx(p.now - begin, rel=0.02)
-    assert split_period_into_busy_and_idle(step).busy / 1e3 == pytest.approx(
-        8 * 1000 + 28, rel=0.001
-    )
+    assert split_period_by_idle_cause(step).busy / 1e3 == pytest.approx(8 * 1000 + 28, rel=0.001)

@@ -535,7 +535,7 @@ def test_a_gpu_that_was_idle_for_most_of_the_recording_is_healthy_only_if_measur
     assert answer.split.busy < 0.5 * answer.split.period
     assert answer.verdict.category == "unknown"
     assert "--step-ms" in answer.verdict.say
-    assert triage_timeline(timeline, plain_ms=0.41).why_healthy
+    assert triage_timeline(timeline, unprofiled_step_ms=0.41).why_healthy
 
 
 def wait_for_nobody(p: Program) -> None:

@@ -93,7 +93,7 @@ def test_a_run_recorded_since_is_found(tmp_path: Path) -> None:
     assert evidence.find_files_of_run("v1", "B") is None
     put(tmp_path, "p/B/v1.json")
     assert evidence.find_files_of_run("v1", "B") is not None
-    assert evidence.list_cases() == ["B"]
+    assert evidence.list_cases_with_record() == ["B"]
 
 
 def test_the_committed_ones() -> None:

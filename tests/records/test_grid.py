@@ -33,7 +33,7 @@ def test_a_cell_has_its_place_and_its_samples(tmp_path: Path) -> None:
     (cell,) = grid.cells
     assert (cell.row_value, cell.column_value) == (64, 2)
     assert cell.find_fastest(grid.against) == ("lib", 4e-6)
-    assert cell.find_fastest(grid.against, without=True) == ("ours", 2e-6)
+    assert cell.find_fastest(grid.against, is_of_the_others=True) == ("ours", 2e-6)
     assert cell.ran == {"ours": "small"}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from profkit.reports import container
-from profkit.reports.contents import read_block_header
+from profkit.reports.contents import parse_block_header
 from profkit.reports.wire import (
     BYTES,
     COUNTERS,
@@ -24,8 +24,8 @@ from profkit.reports.wire import (
     Malformed,
     MessageShape,
     Oddities,
-    find_message_shape,
     iterate_fields,
+    load_message_shape,
 )
 
 # Of these messages field 1 is an id that something else is found by.
@@ -43,7 +43,7 @@ def frames(data: bytes) -> Iterator[tuple[int, bytes, str]]:
         message = left.pop(0) if left else "BlockHeader"
         yield at + 4, frame, message
         if message == "BlockHeader":
-            counts = read_block_header(frame, Oddities()).counts
+            counts = parse_block_header(frame, Oddities()).counts
             for number in COUNTERS:
                 if number in _RESULTS:
                     left += [_RESULTS[number].name] * counts[number]
@@ -59,7 +59,7 @@ def places(data: bytes) -> list[int]:
     found = []
     for begin, frame, message in frames(data):
         found += range(begin - 4, begin)
-        shape = find_message_shape(message)
+        shape = load_message_shape(message)
         found += [begin + place for place in _inside(frame, 0, len(frame), shape)]
     return found
 
@@ -113,7 +113,7 @@ def read(data: bytes) -> list[Any]:
     by_name = {kind.name: kind for kind in KINDS}
     for _, frame, message in frames(data):
         if message == "BlockHeader":
-            about = read_block_header(frame, Oddities())
+            about = parse_block_header(frame, Oddities())
             names += about.names or []
             session.append(about.version)
         elif message in by_name:

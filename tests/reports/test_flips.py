@@ -19,15 +19,15 @@ import pytest
 import zstandard
 
 from profkit.errors import ProfkitError
-from profkit.reports.container import check_report, hash_names, split_report
+from profkit.reports.container import check_report, split_report, sum_hashes_of_metric_names
 from profkit.reports.contents import MAGIC
 from profkit.reports.isolated import run_in_child_processes
 from profkit.reports.reader import (
     join_and_judge_report,
     prepare_child,
     read_launch_batch,
-    read_one_report,
     read_raw_frame,
+    read_small_report,
 )
 from tests.conftest import kinds, others
 from tests.reports import flips, made
@@ -106,7 +106,7 @@ def test_some_bits_of_every_kind_of_report(path: Path) -> None:
 
 @cache
 def _values(path: str) -> Any:
-    part = read_one_report(path)
+    part = read_small_report(path)
     return part.identity, part.values, part.rules
 
 
@@ -114,7 +114,7 @@ def read_flipped(item: list[Any]) -> list[Any]:
     """In a child: flip a bit of a copy, read it; what is told of it, and whether it reads the same."""
     original, copy, at, bit = item
     Path(copy).write_bytes(flips.flip(Path(original).read_bytes(), at, bit))
-    part = read_one_report(copy)
+    part = read_small_report(copy)
     Path(copy).unlink()
     identity, values, rules = _values(original)
     same = [row[1:] for row in part.identity] == [row[1:] for row in identity]
@@ -180,7 +180,7 @@ def test_no_launch_is_read_under_names_that_are_damaged(tmp_path: Path) -> None:
     at = data.index(table)
     path = tmp_path / "x.ncu-rep"
     path.write_bytes(flips.flip(data, at, 4))
-    part = read_one_report(str(path))
+    part = read_small_report(str(path))
     assert (part.file.status, part.file.launches, part.values) == ("damaged", 0, b"")
     assert part.file.message == "the names of metrics are damaged"
     with pytest.raises(ProfkitError, match="the names of metrics are damaged"):
@@ -200,8 +200,10 @@ def test_the_library_gives_as_many_metrics_as_the_walk_has_counted_under_the_sam
     other = join_and_judge_report(str(path), replace(frames, metrics=one_more), [rows], kernels)
     assert other.file.status == "damaged"
     assert "Nsight Compute's library gives" in other.file.message
-    renamed = array("I", [hash_names([*made.METRICS][1:])]).tobytes()
-    assert frames.names == array("I", [hash_names(made.METRICS)]).tobytes() != renamed
+    renamed = array("I", [sum_hashes_of_metric_names([*made.METRICS][1:])]).tobytes()
+    assert (
+        frames.names == array("I", [sum_hashes_of_metric_names(made.METRICS)]).tobytes() != renamed
+    )
     other = join_and_judge_report(str(path), replace(frames, names=renamed), [rows], kernels)
     assert other.file.status == "damaged"
     assert other.file.message.endswith("gives its metrics other names than the file")

@@ -308,5 +308,7 @@ def test_overwritten_machine_code_is_an_error_not_a_crash(
     monkeypatch.setattr(hotlines, "__name__", "tests.reports.crashing")
     with pytest.raises(ProfkitError, match="exit status"):
         hot_lines(path, 0)
-    (answer,) = answer_line_requests([LinesRequest(str(path), 0, sampled=3)], strict=False)
+    (answer,) = answer_line_requests(
+        [LinesRequest(str(path), 0, sampled=3)], is_unread_code_an_error=False
+    )
     assert answer.sampled == ()

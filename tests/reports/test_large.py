@@ -51,7 +51,7 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_in_parts_as_whole(several: str, in_parts: None) -> None:
-    whole = reader.read_one_report(several)
+    whole = reader.read_small_report(several)
     assert isinstance(whole, reader.ReportLaunches)
     part = reader.read_large_reports([several], container.check_report(several).size)[0]
     assert (part.file, part.identity, part.values) == (whole.file, whole.identity, whole.values)
@@ -119,13 +119,13 @@ def test_split_says_what_check_says(several: str, tmp_path: Path, how: str) -> N
 def test_a_large_one_has_children_for_every_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as there is work for: one more is a fork, and a part takes ten times as long."""
     monkeypatch.setattr(reader, "count_usable_cpus", lambda: 4)
-    assert [reader.choose_number_of_children(size << 20) for size in (7, 17, 40, 900)] == [
+    assert [reader.choose_process_count(size << 20) for size in (7, 17, 40, 900)] == [
         1,
         2,
         4,
         4,
     ]
-    assert reader.choose_number_of_children(900 << 20, 1) == 1
+    assert reader.choose_process_count(900 << 20, 1) == 1
 
 
 def test_a_cut_one_gives_what_is_left(several: str, in_parts: None) -> None:

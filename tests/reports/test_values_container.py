@@ -19,8 +19,8 @@ from profkit.reports.contents import (
     find_misplaced_ids,
     has_id_without_name,
     make_single_frame_header,
-    read_block_header,
-    repair_frame,
+    parse_block_header,
+    repair_result,
     verify_and_summarize_result,
 )
 from profkit.reports.wire import (
@@ -31,8 +31,8 @@ from profkit.reports.wire import (
     Malformed,
     MessageShape,
     Oddities,
-    find_message_shape,
     iterate_fields,
+    load_message_shape,
     read_field,
     read_varint,
     verify_message,
@@ -46,7 +46,7 @@ def test_a_message_is_described_by_its_fields_in_their_order() -> None:
     """Each number once, from the lowest up, and every message is part of a frame."""
     known = set()
     for name in ("FileHeader", "BlockHeader", "Source", *(kind.name for kind in wire.KINDS)):
-        _collect(find_message_shape(name), known)
+        _collect(load_message_shape(name), known)
     lines = wire._list_field_lines()
     assert known == {name.removesuffix("|") for name in lines}
     for described in lines.values():
@@ -118,7 +118,7 @@ def test_no_fields_in_nothing() -> None:
 
 def _odd_of(data: bytes, name: str) -> str:
     odd = Oddities()
-    verify_message(data, 0, len(data), find_message_shape(name), odd)
+    verify_message(data, 0, len(data), load_message_shape(name), odd)
     return odd.first
 
 
@@ -171,7 +171,7 @@ def test_a_number_has_the_bits_of_its_kind() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 122, 123, 124, 300, 20_000])
 def test_the_header_of_one_frame_says_its_size(size: int) -> None:
-    about = read_block_header(make_single_frame_header(2, b"x" * size), Oddities())
+    about = parse_block_header(make_single_frame_header(2, b"x" * size), Oddities())
     assert about.counts == {1: 0, 2: 1, 7: 0, 8: 0, 9: 0, 10: 0}
     assert about.size == 4 + size
 
@@ -182,7 +182,7 @@ def test_what_a_block_header_says() -> None:
     data = (
         made.field(1, 3) + made.field(2, 5) + made.field(4, strings) + made.field(5, 99) + process
     )
-    about = read_block_header(data, Oddities())
+    about = parse_block_header(data, Oddities())
     assert {n: c for n, c in about.counts.items() if c} == {1: 3, 2: 5}
     assert (about.size, about.names, about.version) == (99, [b"one__name.sum", b"another"], None)
     assert about.process == process
@@ -199,23 +199,23 @@ def test_what_a_block_header_says() -> None:
     ],
 )
 def test_who_wrote_it_is_in_the_session_s_versions(session: bytes, version: str | None) -> None:
-    assert read_block_header(session and made.field(3, session), Oddities()).version == version
+    assert parse_block_header(session and made.field(3, session), Oddities()).version == version
 
 
 def test_names_longer_than_a_byte_counts_and_with_newlines_are_walked() -> None:
     for name in ("n" * 127, "n" * 128, "n" * 10, "\u00fc" * 9):
-        about = read_block_header(
+        about = parse_block_header(
             made.field(4, made.field(1, "a") + made.field(1, name)), Oddities()
         )
         assert about.names == [b"a", name.encode()]
     long = made.field(4, made.field(1, "n" * 1001))
-    assert read_block_header(long, Oddities()).names is None, "each launch would say it again"
-    assert read_block_header(made.field(4, made.field(1, "a\nb")), Oddities()).names is None
-    assert read_block_header(made.field(4, made.field(1, "same") * 2), Oddities()).names is None
-    assert read_block_header(made.field(4, made.field(2, "a")), Oddities()).names is None
+    assert parse_block_header(long, Oddities()).names is None, "each launch would say it again"
+    assert parse_block_header(made.field(4, made.field(1, "a\nb")), Oddities()).names is None
+    assert parse_block_header(made.field(4, made.field(1, "same") * 2), Oddities()).names is None
+    assert parse_block_header(made.field(4, made.field(2, "a")), Oddities()).names is None
     two = made.field(4, made.field(1, "a")) + made.field(4, made.field(1, "b"))
     odd = Oddities()
-    assert read_block_header(two, odd).names == [b"a", b"b"]
+    assert parse_block_header(two, odd).names == [b"a", b"b"]
     assert odd.first == "field 4 of BlockHeader twice"
 
 
@@ -235,7 +235,7 @@ def test_a_metric_may_be_there_twice_if_it_is_the_same() -> None:
     verify_and_summarize_result(_before_source(launch, same), KERNEL, Oddities())
     with pytest.raises(Malformed, match="twice, with two values"):
         verify_and_summarize_result(_before_source(launch, other), KERNEL, Oddities())
-    kept = repair_frame(_before_source(launch, other), KERNEL)
+    kept = repair_result(_before_source(launch, other), KERNEL)
     assert kept is not None
     assert same not in kept
     assert other not in kept
@@ -326,13 +326,13 @@ def test_samples_that_the_library_trusts(times: bytes, taken: int, risky: bool) 
 def test_salvage_keeps_identity_metrics_and_ranges() -> None:
     names = list(made.METRICS)
     whole = made.result(names, ranges=["step"], rules=[made.rule("T", "M", 2)])
-    kept = repair_frame(whole, KERNEL)
+    kept = repair_result(whole, KERNEL)
     numbers = [number for number, *_ in iterate_fields(kept or b"", 0, len(kept or b""))]
     assert sorted(set(numbers)) == [*range(1, 12), 13, 15, 21]
     assert numbers.count(13) == len(names)
-    assert repair_frame(made.field(1, 1) + made.field(2, 2), KERNEL) is None
+    assert repair_result(made.field(1, 1) + made.field(2, 2), KERNEL) is None
     ranged = made.range_result(names, made.METRICS)
-    assert repair_frame(ranged, RANGE) == ranged
+    assert repair_result(ranged, RANGE) == ranged
 
 
 def test_salvage_goes_on_behind_a_bad_metric_and_makes_up_for_the_source() -> None:
@@ -340,12 +340,12 @@ def test_salvage_goes_on_behind_a_bad_metric_and_makes_up_for_the_source() -> No
     source = made.field(15, made.field(1, 1))
     whole = made.result(names)
     assert whole.count(source) == 1
-    kept = repair_frame(whole.replace(source, b""), KERNEL)
+    kept = repair_result(whole.replace(source, b""), KERNEL)
     assert kept is not None
     assert kept.endswith(b"\x7a\x00")
     bad = made.field(13, b"\x12\x03abc")  # no id, and a value that is none
-    assert repair_frame(bad + whole, KERNEL) == repair_frame(whole, KERNEL)
-    assert repair_frame(whole + b"\x0a\xff", KERNEL) == repair_frame(whole, KERNEL)
+    assert repair_result(bad + whole, KERNEL) == repair_result(whole, KERNEL)
+    assert repair_result(whole + b"\x0a\xff", KERNEL) == repair_result(whole, KERNEL)
 
 
 def _listed_metric(chance: random.Random) -> bytes:
@@ -369,7 +369,7 @@ def _listed_metric(chance: random.Random) -> bytes:
 def test_salvage_takes_a_metric_where_a_walk_of_its_fields_does() -> None:
     """A pattern says yes to most of them: never to one that the walk refuses."""
     chance, kept = random.Random(7), 0
-    identity = repair_frame(made.result([], {}), KERNEL)
+    identity = repair_result(made.result([], {}), KERNEL)
     assert identity is not None
     source = made.field(15, made.field(1, 1))
     without_source = identity.removesuffix(source)
@@ -383,13 +383,13 @@ def test_salvage_takes_a_metric_where_a_walk_of_its_fields_does() -> None:
         whole = made.field(13, bytes(body))
         try:
             odd = Oddities()
-            verify_message(bytes(body), 0, len(body), find_message_shape("Metric"), odd)
+            verify_message(bytes(body), 0, len(body), load_message_shape("Metric"), odd)
             is_whole = not odd.first
         except Malformed:
             is_whole = False
         kept += is_whole
         expected = without_source + whole + source if is_whole else identity
-        assert repair_frame(identity + whole, KERNEL) == expected, bytes(body)
+        assert repair_result(identity + whole, KERNEL) == expected, bytes(body)
         assert _is_taken(bytes(body)) is is_whole
     assert 1000 < kept < 3000
 
@@ -656,6 +656,6 @@ def test_a_name_that_became_a_number_is_no_name_and_the_launch_is_lost() -> None
     whole = made.result(NAMES)
     name = made.field(6, "scale")
     assert whole.count(name) == 1
-    assert repair_frame(whole.replace(name, made.field(6, b"\xff")), KERNEL) is not None
-    assert repair_frame(whole.replace(name, made.field(6, 7)), KERNEL) is None
-    assert repair_frame(whole + made.field(6, 7), KERNEL) == repair_frame(whole, KERNEL)
+    assert repair_result(whole.replace(name, made.field(6, b"\xff")), KERNEL) is not None
+    assert repair_result(whole.replace(name, made.field(6, 7)), KERNEL) is None
+    assert repair_result(whole + made.field(6, 7), KERNEL) == repair_result(whole, KERNEL)

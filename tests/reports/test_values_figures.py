@@ -34,7 +34,7 @@ from profkit.reports import figures as text
     ],
 )
 def test_a_quantity_has_three_figures_and_a_unit(value, unit, shown):
-    assert text.quantity(value, unit) == shown
+    assert text.format_value_with_unit(value, unit) == shown
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_quantity_has_three_figures_and_a_unit(value, unit, shown):
     ],
 )
 def test_a_duration_has_the_unit_that_leaves_it_above_one(value, shown):
-    assert text.seconds(value) == shown
+    assert text.format_seconds(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_duration_has_the_unit_that_leaves_it_above_one(value, shown):
     ],
 )
 def test_three_figures_and_the_point_where_the_rounded_number_has_it(value, shown):
-    assert text.figures(value) == shown
+    assert text.format_figures(value) == shown
 
 
 def test_a_sentence_writes_a_number_as_the_tables_do():
@@ -105,7 +105,7 @@ def test_a_sentence_writes_a_number_as_the_tables_do():
     ],
 )
 def test_a_share_is_a_percentage(value, shown):
-    assert text.share(value) == shown
+    assert text.format_share(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_share_is_a_percentage(value, shown):
     [(None, ""), (nan, ""), (inf, ""), (1.85, "1.85x"), (0.5, "0.500x"), (12.34, "12.3x")],
 )
 def test_a_speed_up_that_is_none_is_no_text(factor, shown):
-    assert text.speedup(factor) == shown
+    assert text.format_speedup(factor) == shown
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_speed_up_that_is_none_is_no_text(factor, shown):
     ],
 )
 def test_one_is_singular(number, words, shown):
-    assert text.counted(number, *words) == shown
+    assert text.format_counted(number, *words) == shown
 
 
 @pytest.mark.parametrize(

@@ -540,7 +540,7 @@ def test_a_report_that_crashes_the_library_is_told_and_costs_no_other_its_lines(
         hotlines, "run_in_child_processes", lambda _f, i, *_: items.extend(i) or [good[:1], good]
     )
     nothing = hotlines.HotLines({}, ())
-    assert hotlines.answer_line_requests(asked, strict=False) == [
+    assert hotlines.answer_line_requests(asked, is_unread_code_an_error=False) == [
         nothing,
         good[0],
         nothing,
@@ -559,7 +559,7 @@ def test_a_report_that_crashes_the_library_is_told_and_costs_no_other_its_lines(
 
 def test_a_table_has_no_source_lines() -> None:
     asked = [hotlines.LinesRequest("x.csv", 0, {"rule": ("sectors",)}, sampled=3)]
-    assert hotlines.answer_line_requests(asked, strict=False) == [
+    assert hotlines.answer_line_requests(asked, is_unread_code_an_error=False) == [
         hotlines.HotLines({"rule": ()}, ())
     ]
     with pytest.raises(ProfkitError, match=r"^x\.csv: a table has no source lines") as caught:
@@ -668,7 +668,7 @@ def test_only_metrics_that_a_launch_has_are_kept_and_parts_with_others_are_one_f
         frame.ReportLaunches(part.identity, part.values, columns=part.columns, file=FILE)
         for part in parts
     ]
-    first, second = read[0].iterate_metrics()
+    first, second = read[0].iterate_metric_rows()
     assert [first[names[3]], second[names[4]]] == [7.0, 0.0]
     assert isnan(first[names[5]])
     assert list(first) == names == list(first.to_dict())
@@ -684,7 +684,7 @@ def test_rows_that_are_looked_at_are_those_that_are_copied() -> None:
     rows: list[Any] = [("x", n, "k", "kernel", *[None] * 7, "ok", None) for n in range(2)]
     values = array("d", [1.5, nan] * len(CATALOGUE)).tobytes()
     launches = frame.Reports((frame.ReportLaunches(rows, values, file=FILE),)).launches
-    looked, copied = frame.make_row_views(launches), frame.list_frame_rows(launches)
+    looked, copied = frame.make_row_views(launches), frame.list_frame_rows_as_dicts(launches)
     assert [str(dict(row)) for row in looked] == [str(row) for row in copied]
     assert [type(value) for value in looked[0].values()] == [type(x) for x in copied[0].values()]
     assert len(looked[1]) == len(copied[1])

@@ -250,7 +250,7 @@ def test_a_child_that_was_taken_over_takes_nobody(
     names = [name for how in HOSTILE for name in (f"hostile {how}.ncu-rep", f"good {how}.ncu-rep")]
     for name in names:
         (tmp_path / name).write_bytes(made.report())
-    real = f"{reader.__name__}:read_one_report"
+    real = f"{reader.__name__}:read_small_report"
     monkeypatch.setattr(
         cluster,
         "iterate_results_of_child_processes",

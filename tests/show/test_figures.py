@@ -36,12 +36,12 @@ from profkit.show.text import words
     ],
 )
 def test_quantity(value: float | None, unit: str, shown: str) -> None:
-    assert figures.quantity(value, unit) == shown
+    assert figures.format_value_with_unit(value, unit) == shown
 
 
 @given(st.floats(1e-9, 1e15), st.sampled_from(sorted({m.unit for m in CATALOGUE.values()})))
 def test_the_text_is_the_value_to_three_figures(value: float, unit: str) -> None:
-    text = figures.quantity(value, unit)
+    text = figures.format_value_with_unit(value, unit)
     number, _, rest = text.partition(" ")
     prefix = {"T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "m": 1e-3, "µ": 1e-6, "n": 1e-9, "%": 1e-2}
     size = 1.0
@@ -51,9 +51,9 @@ def test_the_text_is_the_value_to_three_figures(value: float, unit: str) -> None
 
 
 def test_a_gain_is_a_bound() -> None:
-    assert words.format_gain(1.853) == "at most 1.85x"
-    assert words.format_gain(None) == "gain unknown"
-    assert figures.speedup(22.0) == "22.0x"
+    assert words.format_gain_as_bound(1.853) == "at most 1.85x"
+    assert words.format_gain_as_bound(None) == "gain unknown"
+    assert figures.format_speedup(22.0) == "22.0x"
 
 
 def test_dims_leave_trailing_ones_out() -> None:

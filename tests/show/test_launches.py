@@ -55,7 +55,7 @@ def test_the_same_kernel_and_shape_is_one_row(made: Made) -> None:
     assert row.total == pytest.approx(6e-3)
     # By the launch in the middle; what a launch takes to begin and end is no share of its time.
     assert row.seconds_saved == pytest.approx(sum(run.seconds_saved for run in runs), rel=1e-3)
-    assert len(group_and_rank_launches(runs, every=True)) == 3
+    assert len(group_and_rank_launches(runs, one_row_per_launch=True)) == 3
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from profkit.diagnosis.launches import NvidiaRule, group_and_rank_launches
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
 from profkit.files import write_text
-from profkit.reports.figures import share
+from profkit.reports.figures import format_share
 from profkit.reports.frame import ReportFile, ReportLaunches, Reports
 from profkit.show import page as pages
 from profkit.show.text.escape import escape_text
@@ -200,9 +200,9 @@ def test_what_no_hand_moves_needs_no_script(made: Made) -> None:
     named = {s: v for s, v in run.values.items() if s.startswith("stall_") and v >= 0.005}
     assert named
     for state, value in named.items():
-        assert f"<dt>{state.removeprefix('stall_')}<dd>{share(value)}".replace(" ", "\u00a0") in (
-            html.replace(" ", "\u00a0")
-        )
+        assert f"<dt>{state.removeprefix('stall_')}<dd>{format_share(value)}".replace(
+            " ", "\u00a0"
+        ) in (html.replace(" ", "\u00a0"))
     assert "<dt>FMA<dd>25" in html
     placed = made(values={**made().values, **PLACED})
     html = pages.render_page(NONE, [placed]).html

@@ -23,7 +23,7 @@ from profkit.program.document import make_triage_document
 from profkit.program.readers import read_timeline
 from profkit.program.triage import triage_timeline
 from profkit.reports import figures
-from profkit.reports.figures import quantity
+from profkit.reports.figures import format_value_with_unit
 from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
@@ -183,7 +183,9 @@ def test_hovering_a_stall_shows_the_number_of_the_json(
     assert bars.count() > 3
     for n in range(3):
         state, text = (bars.nth(n).locator(tag).first for tag in ("dt", "dd"))
-        assert text.inner_text() == quantity(said[f"stall_{state.inner_text()}"], "share")
+        assert text.inner_text() == format_value_with_unit(
+            said[f"stall_{state.inner_text()}"], "share"
+        )
         state.hover()
         assert state.get_attribute("title") == MEANING[state.inner_text()]
 
@@ -197,7 +199,7 @@ def test_hovering_the_roofline_shows_the_number_of_the_json(
     tip = _hover(page, points.first)
     assert tip["launch"] == "copy 1GiB"
     said = make_diagnosis_document((), [copy]).to_json()["launches"][0]["metrics"]
-    assert tip["moved"] == quantity(said[f"{tip['bytes of'].lower()}_rate"], "byte/s")
+    assert tip["moved"] == format_value_with_unit(said[f"{tip['bytes of'].lower()}_rate"], "byte/s")
     assert tip["rate"] == "no arithmetic"
 
 
@@ -293,7 +295,7 @@ def _list_finding_cells(change: FindingChange) -> tuple[str, ...]:
 def _format_gain_on_side(change: FindingChange, side: FindingSide) -> str:
     """Return what fixing a finding could gain on a side; "-" where its cause is there, unreported."""
     if side.status == "fires":
-        return figures.speedup(side.gain) or "-"
+        return figures.format_speedup(side.gain) or "-"
     if side.status == "clear" and change.what in ("hidden", "uncovered"):
         return "-"
     return side.status
@@ -428,7 +430,7 @@ def test_all_metrics_are_there_when_asked_for(
     assert len(cells) == len(CATALOGUE)
     said = make_diagnosis_document((), [runs[0]]).to_json()["launches"][0]["metrics"]
     name, value, _ = cells[0].split("\t")
-    assert value == quantity(said[name], CATALOGUE[name].unit)
+    assert value == format_value_with_unit(said[name], CATALOGUE[name].unit)
 
 
 def test_without_scripts_every_verdict_is_there(chromium: Any, real: Path) -> None:

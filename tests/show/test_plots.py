@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
 from profkit.errors import ProfkitError
-from profkit.reports.figures import quantity
+from profkit.reports.figures import format_value_with_unit
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 from profkit.show import plots
 from profkit.show.numbers import PIPES, format_range, format_rate_tick, list_log_ticks
 from profkit.show.plots.bars import STATE_LOOKS
-from profkit.show.plots.base import clip_text, group_alike_launches, name_launches
+from profkit.show.plots.base import cut_middle_of_plain_text, group_alike_launches, name_launches
 from tests.sweeps import take_part
 
 ALL = [plots.roofline, plots.stalls, plots.pipes, plots.occupancy]
@@ -313,8 +313,8 @@ def test_hostile_names_are_only_letters(draw, tmp_path):
 
 
 def test_clip_leaves_nothing_that_acts():
-    assert clip_text("a\x1b[0m\u202e\ud800b") == "a�[0m��b"
-    assert clip_text("x" * 40, 20) == "x" * 12 + "…" + "x" * 7
+    assert cut_middle_of_plain_text("a\x1b[0m\u202e\ud800b") == "a�[0m��b"
+    assert cut_middle_of_plain_text("x" * 40, 20) == "x" * 12 + "…" + "x" * 7
 
 
 @pytest.mark.slow
@@ -442,11 +442,11 @@ def test_launches_of_two_reports_are_told_apart():
     ],
 )
 def test_rates_have_three_figures_and_a_prefix(value, text):
-    assert quantity(value, "byte/s") == text
+    assert format_value_with_unit(value, "byte/s") == text
 
 
 def test_figures():
-    assert quantity(1.07e15, "FLOP/s") == "1,070 TFLOP/s"
+    assert format_value_with_unit(1.07e15, "FLOP/s") == "1,070 TFLOP/s"
     assert format_range(833e12, 1092e12, "FLOP/s") == "833–1,092 TFLOP/s"
     assert format_range(4.80e12, 4.81e12, "byte/s") == "4.81 TB/s"
     assert list(map(format_rate_tick, (1e11, 2e12, 1e15))) == ["100 G", "2 T", "1000 T"]

@@ -232,10 +232,10 @@ def test_the_next_commands_have_the_real_names_in_them(made: Made) -> None:
     table = group_and_rank_launches(
         [made("slow<int>(float *)", 3e-3, report="my runs/a.ncu-rep"), made("quick")]
     )
-    lines = [command.line for command in suggest_next_commands(table, lines=False)]
+    lines = [command.line for command in suggest_next_commands(table, are_lines_shown=False)]
     assert "profkit explain shared-bank-conflicts" in lines
     assert "profkit diagnose 'my runs/a.ncu-rep' --kernel slow --lines 5" in lines
-    page = [command.line for command in suggest_next_commands(table, lines=True)]
+    page = [command.line for command in suggest_next_commands(table, are_lines_shown=True)]
     assert "profkit report 'my runs/a.ncu-rep' a.ncu-rep -o page.html" in page
     hostile = [
         command.line

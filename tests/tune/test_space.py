@@ -181,7 +181,7 @@ def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exi
     from profkit.lab.tune.steer import map_rules_to_directions
     from profkit.reports.metrics import CATALOGUE
 
-    every = variants.find_variants(ROOT / "kernels")
+    every = variants.read_all_variants(ROOT / "kernels")
     tunable = [v for v in every if v.space.values]
     assert len(tunable) >= 4
     for v in tunable:

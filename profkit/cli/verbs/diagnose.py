@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli import options
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError, suggest_nearest_names
 
 if TYPE_CHECKING:
     from profkit.cli.launches import ChosenLaunches
@@ -133,7 +133,7 @@ def diagnose_reports(
     from profkit.reports.isolated import ROOM
 
     ROOM.allow_disassembly_here()
-    output.check_annotation_format(form)
+    output.require_known_format(form)
     if history:
         _refuse_output_with_history(csv, parquet, kernel, where, form)
         return _add_diagnoses_to_history(reports, history, on)
@@ -155,9 +155,11 @@ def diagnose_reports(
 
 def _check_table_files(tables: Sequence[Path | None], reports: Sequence[str]) -> list[Path]:
     """Return the files that tables are written to, checked before anything is read; - is none."""
-    from profkit.cli.output import check_output_path, refuse_same_file
+    from profkit.cli.output import refuse_same_file, require_writable_output_path
 
-    files = [check_output_path(file, reports) for file in tables if file and str(file) != "-"]
+    files = [
+        require_writable_output_path(file, reports) for file in tables if file and str(file) != "-"
+    ]
     refuse_same_file(files)
     return files
 
@@ -186,7 +188,7 @@ def _print_brief_document(chosen: ChosenLaunches, detail: _Detail) -> None:
     from profkit.diagnosis.launches import add_source_lines, group_and_rank_launches
     from profkit.show.views.agents import select_answer
 
-    table = group_and_rank_launches(chosen.launches, every=detail.each)
+    table = group_and_rank_launches(chosen.launches, one_row_per_launch=detail.each)
     runs = [row.median_launch for row in table[: detail.top or DETAILS]]
     if detail.lines != 0:
         runs = list(add_source_lines(runs, detail.lines, detail.lines or 0))
@@ -213,7 +215,7 @@ def check_ignored_rules(rules: Sequence[str]) -> Sequence[str]:
 
         for rule in rules:
             if rule not in BY_ID:
-                hint = did_you_mean(rule, BY_ID, "profkit explain lists the rules")
+                hint = suggest_nearest_names(rule, BY_ID, "profkit explain lists the rules")
                 raise ProfkitError(f"--ignore {rule}: no such rule", hint)
     return rules
 
@@ -225,14 +227,14 @@ def _print_ignored_findings(chosen: ChosenLaunches, ignored: Sequence[str]) -> N
     the one who runs the command.
     """
     from profkit.cli import output
-    from profkit.reports.figures import counted
+    from profkit.reports.figures import format_counted
 
     if not ignored:
         return
     settings = options.find_pyproject_with_settings() if "ignore" in options.FROM_SETTINGS else None
     asked = f"{settings}: [tool.profkit] ignore" if settings else "--ignore"
     found = [rule for rule in ignored if chosen.left_out.get(rule)]
-    launches = counted(len(chosen.everything), "launch", "launches")
+    launches = format_counted(len(chosen.everything), "launch", "launches")
     said = [f"{rule} (fires in {chosen.left_out[rule]} of {launches})" for rule in found]
     if not said:
         output.print_note(f"{asked}: no finding was left out")
@@ -248,9 +250,9 @@ def _open_cluster_client(address: str | None) -> Any:
     """Return a client of the cluster that was named; None without one."""
     if address is None:
         return None
-    from profkit.reports.cluster import connect_to_cluster
+    from profkit.reports.cluster import connect_to_dask_scheduler
 
-    return connect_to_cluster(address)
+    return connect_to_dask_scheduler(address)
 
 
 def print_diagnosis(reports: Sequence[str]) -> int:
@@ -268,13 +270,13 @@ def print_diagnosis(reports: Sequence[str]) -> int:
 def _add_diagnoses_to_history(reports: Sequence[str], history: str, on: str | None) -> int:
     """Diagnose reports into a history, a few in memory at a time; the exit status."""
     from profkit.cli import output
-    from profkit.cli.launches import expand_patterns
+    from profkit.cli.launches import expand_report_patterns
     from profkit.evidence.history import History
-    from profkit.evidence.stream import diagnose_reports_into_history, make_stream_document
+    from profkit.evidence.stream import diagnose_new_reports, make_stream_document
 
-    paths, complete = expand_patterns(reports)
+    paths, complete = expand_report_patterns(reports)
     with output.show_progress() as step:
-        done = diagnose_reports_into_history(
+        done = diagnose_new_reports(
             paths,
             History(history),
             _open_cluster_client(on),
@@ -337,7 +339,7 @@ def _show_launches(chosen: ChosenLaunches, detail: _Detail) -> None:
     """Print the answer, the table, and the first rows in detail."""
     from profkit.diagnosis.launches import add_source_lines, group_and_rank_launches
 
-    table = group_and_rank_launches(chosen.launches, every=detail.each)
+    table = group_and_rank_launches(chosen.launches, one_row_per_launch=detail.each)
     if not table:
         _print_unread_lines(chosen.launches)
         return

@@ -55,7 +55,7 @@ def show_history(
 ) -> int:
     """Each run is compared with the one before it on the same GPU, at one false alarm in a thousand."""
     from profkit.cli import sources
-    from profkit.cli.output import check_output_path, print_blocks, print_errors
+    from profkit.cli.output import print_blocks, print_errors, require_writable_output_path
     from profkit.cli.pictures import import_plots
     from profkit.evidence.history import History
     from profkit.evidence.noise import HistoryDocument
@@ -71,7 +71,7 @@ def show_history(
     if output:
         plots = import_plots()
 
-        plots.save(plots.history_steps(steps), check_output_path(output))
+        plots.save(plots.history_steps(steps), require_writable_output_path(output))
     print_blocks(show_history_steps(steps), HistoryDocument(steps=tuple(steps)))
     print_errors(problems, quiet=options.FORM.quiet)
     if problems or not steps:
@@ -82,10 +82,10 @@ def show_history(
 def _add_committed_runs(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
     from profkit.cli.lab import read_code_hashes
     from profkit.cli.output import print_note
-    from profkit.evidence.commits import list_committed_versions
+    from profkit.evidence.commits import list_committed_records
 
-    runs, problems = list_committed_versions(artifacts, read_code_hashes)
-    new = kept.select_new_runs(runs)
+    runs, problems = list_committed_records(artifacts, read_code_hashes)
+    new = kept.select_runs_to_add(runs)
     kept.append_rows(new)
     print_note(f"{kept.root}: {len(new)} of {len(runs)} committed records added")
     return problems

@@ -66,7 +66,7 @@ def _build_ladders(
 ) -> list[Ladder]:
     """Return the ladder of each recorded case, the only one drawn where that is asked for."""
     from profkit.cli import sources
-    from profkit.cli.output import check_output_path
+    from profkit.cli.output import require_writable_output_path
     from profkit.cli.pictures import import_plots
     from profkit.evidence.ladder import build_ladder
     from profkit.reports.isolated import ROOM
@@ -77,7 +77,7 @@ def _build_ladders(
     if case:
         cases = [case]
     else:
-        cases = evidence.list_cases()
+        cases = evidence.list_cases_with_record()
     if not cases:
         raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
     if output and len(cases) > 1:
@@ -87,7 +87,7 @@ def _build_ladders(
     ladders = [build_ladder(evidence, name, policy) for name in cases]
     if output:
         plots = import_plots()
-        plots.save(plots.ladder(ladders[0]), check_output_path(output))
+        plots.save(plots.ladder(ladders[0]), require_writable_output_path(output))
     return ladders
 
 

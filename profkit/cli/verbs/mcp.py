@@ -19,7 +19,7 @@ import typer
 
 from profkit.cli import options
 from profkit.errors import ProfkitError
-from profkit.files import limit_reading_to, read_text
+from profkit.files import confine_reading_to_folder, read_text
 
 SKILL = Path(__file__).parents[2] / "SKILL.md"
 GROUP = "Serve agents and CI"
@@ -63,7 +63,7 @@ def serve_agents(
     reserve_stdout_for_protocol()
     sys.stdin = make_filtered_request_stream(0, sys.stdout)
     try:
-        with limit_reading_to(root):
+        with confine_reading_to_folder(root):
             server.run("stdio")
     except KeyboardInterrupt:
         os._exit(options.INTERRUPTED)  # a thread of the library waits for a line of stdin, for ever

@@ -65,7 +65,7 @@ def write_report(
     """It needs no network; a whole program and a history can be on it too."""
     from profkit.cli import sources
     from profkit.cli.launches import read_and_judge_launches
-    from profkit.cli.output import check_output_path, open_in_browser
+    from profkit.cli.output import open_in_browser, require_writable_output_path
 
     if output is None:
         raise ProfkitError(f"{what[0]}: a page of reports needs an output file", "-o page.html")
@@ -73,7 +73,7 @@ def write_report(
 
     folders = select_saved_folders(what)
     patterns = [word for word in what if word not in folders]
-    check_output_path(output, patterns)
+    require_writable_output_path(output, patterns)
     for pattern in patterns:
         sources.refuse_file_of_another_verb(pattern, "report")
     kept = _read_saved_folders(folders)
@@ -137,10 +137,10 @@ def _read_saved_folders(folders: Sequence[str]) -> _SavedPageContent:
 def _print_page_summary(output: Path, page: Page) -> None:
     """Say on stderr how large the page is, which rows it lacks, and what it could not show."""
     from profkit.cli.output import print_errors, print_note
-    from profkit.reports.figures import counted
+    from profkit.reports.figures import format_counted
 
     print_errors((ProfkitError(line) for line in page.notes), quiet=options.FORM.quiet)
-    rows = counted(page.launches, "row", "rows")
+    rows = format_counted(page.launches, "row", "rows")
     size = len(page.html.encode()) / 1e6
     text = f"{output}: {rows}, {size:.1f} MB"
     if page.left_out:

@@ -60,13 +60,13 @@ def draw_roofline(
 ) -> int:
     """Times by shape can be drawn next to launches, or alone as a map of the fastest at each shape."""
     from profkit.cli.launches import read_and_judge_launches
-    from profkit.cli.output import check_output_path, print_note
+    from profkit.cli.output import print_note, require_writable_output_path
     from profkit.cli.pictures import import_plots
 
     plots = import_plots()
     shapes = _read_time_grid(reports)
     patterns = [word for word in reports if detect_file_kind(word) != "grid"]
-    output = check_output_path(
+    output = require_writable_output_path(
         output or Path("roofline.png" if patterns else "heatmap.png"), reports
     )
     if shapes and not patterns:
@@ -102,7 +102,7 @@ def _read_time_grid(words: Sequence[str]) -> TimeGrid | None:
 def _print_positions(frame: DataFrame) -> None:
     """Print what the launches that take longest reached, and how near which roof that is."""
     from profkit.cli.output import print_blocks
-    from profkit.reports.figures import counted, seconds
+    from profkit.reports.figures import format_counted, format_seconds
     from profkit.reports.frame import make_row_views
     from profkit.show.numbers import describe_roofline_position
     from profkit.show.text.blocks import TextLine
@@ -112,10 +112,14 @@ def _print_positions(frame: DataFrame) -> None:
     lines = []
     for row in rows[:PRINTED]:
         name = shorten_name(row["kernel"], 48)
-        lines.append(TextLine(f"{name}, {seconds(row['time'])}: {describe_roofline_position(row)}"))
+        lines.append(
+            TextLine(f"{name}, {format_seconds(row['time'])}: {describe_roofline_position(row)}")
+        )
     if len(rows) > PRINTED:
         lines.append(
-            TextLine(f"and {counted(len(rows) - PRINTED, 'shorter launch', 'shorter launches')}")
+            TextLine(
+                f"and {format_counted(len(rows) - PRINTED, 'shorter launch', 'shorter launches')}"
+            )
         )
     print_blocks(lines)
 
@@ -123,9 +127,9 @@ def _print_positions(frame: DataFrame) -> None:
 def _print_picture_summary(output: Path, launches: int, shapes: TimeGrid | None) -> None:
     """Say on stderr how many launches, and shapes beside them, are in the picture."""
     from profkit.cli.output import print_note
-    from profkit.reports.figures import counted
+    from profkit.reports.figures import format_counted
 
-    text = f"{output}: {counted(launches, 'launch', 'launches')}"
+    text = f"{output}: {format_counted(launches, 'launch', 'launches')}"
     if shapes:
         text += f" and {len(shapes.cells)} shapes"
     print_note(text)

@@ -35,7 +35,7 @@ from typing import Annotated
 import typer
 
 from profkit.cli import options
-from profkit.cli.output import check_annotation_format, open_in_browser
+from profkit.cli.output import open_in_browser, require_known_format
 from profkit.errors import ProfkitError
 
 GROUP = "Understand a program"
@@ -168,7 +168,7 @@ def triage_program(
     """
     from profkit.cli import triaging
 
-    check_annotation_format(form)
+    require_known_format(form)
     asked = triaging.Question(ranks, range_, step_ms, budget, by, version)
     asked.check_options()
     if opens and page is None:

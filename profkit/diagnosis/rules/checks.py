@@ -7,16 +7,16 @@ from profkit.model.launch import HALVES, Launch, Threshold, compute_counted_shar
 from profkit.model.resources import list_resource_uses
 from profkit.model.scenario import NOTHING, Fix, Scenario
 from profkit.reports import figures
-from profkit.reports.figures import share
+from profkit.reports.figures import format_share
 
 
 def _check_no_cause_found(values: Launch) -> Hit | None:
     usages = sorted(list_resource_uses(values), key=lambda u: -u.elapsed)
     if not usages:
-        values.need("issue_busy")
+        values.require_collected("issue_busy")
     if any(u.near for u in usages):
         return None
-    full = " and ".join(f"{u.resource.limiter} {share(u.elapsed)}" for u in usages[:2])
+    full = " and ".join(f"{u.resource.limiter} {format_share(u.elapsed)}" for u in usages[:2])
     text = f"no unit is near its peak ({full}) and no rule finds why"
     if "stall_selected" not in values:
         text += ": what the warps wait for was not collected"
@@ -46,7 +46,8 @@ def _check_declared_operations(launch: Launch) -> Hit | None:
         )
     if counted + scalar < declared / MISMATCH:
         return Hit(
-            f"only {share((counted + scalar) / declared)} of the declared operations were counted: "
+            f"only {format_share((counted + scalar) / declared)} of the declared operations were "
+            "counted: "
             "another launch does the rest, or the declaration is wrong"
         )
     return None
@@ -62,7 +63,8 @@ def _check_clocks(launch: Launch) -> Hit | None:
     if part < 1:
         highest = f"{launch['sm_clock'] / part / 1e6:,.0f} MHz"
         return Hit(
-            f"the DRAM counters cover only {share(part)} of the run: {said_memory}, but it runs at one "
+            f"the DRAM counters cover only {format_share(part)} of the run: {said_memory}, but it runs "
+            "at one "
             f"clock; rates over the duration are too low by as much; {said_sm}, and if it was counted "
             f"for as long, it ran at {highest}"
         )
@@ -82,21 +84,21 @@ def _check_clocks(launch: Launch) -> Hit | None:
 def _say_clock(launch: Launch, unit: str) -> str:
     """Return the clock of "sm" or "dram" beside the highest: "585 of 1,590 MHz (36.8 %)"."""
     now, most = launch[f"{unit}_clock"], launch[f"{unit}_clock_max"]
-    return f"{now / 1e6:,.0f} of {most / 1e6:,.0f} MHz ({share(now / most)})"
+    return f"{now / 1e6:,.0f} of {most / 1e6:,.0f} MHz ({format_share(now / most)})"
 
 
 def _check_replay_consistency(launch: Launch) -> Hit | None:
-    launch.need("time")
+    launch.require_collected("time")
     bad = []
     for name in ("l2_hit", "l1_hit", "occupancy", "sm_active_max", "sm_active"):
         if name in launch and launch[name] > OUT_OF_RANGE:
-            bad.append(f"{name} {share(launch[name])}")
-    if launch.known("occupancy", "occupancy_limit") and (
+            bad.append(f"{name} {format_share(launch[name])}")
+    if launch.has_collected("occupancy", "occupancy_limit") and (
         launch["occupancy"] > OUT_OF_RANGE * launch["occupancy_limit"]
     ):
         bad.append(
-            f"achieved occupancy {share(launch['occupancy'])} over the theoretical "
-            f"{share(launch['occupancy_limit'])}"
+            f"achieved occupancy {format_share(launch['occupancy'])} over the theoretical "
+            f"{format_share(launch['occupancy_limit'])}"
         )
     if not bad:
         return None

@@ -13,8 +13,11 @@ from profkit.diagnosis.rules.memory import (
     make_unit_rule,
 )
 from profkit.diagnosis.rules.occupancy import count_threads_per_warp
-from profkit.diagnosis.rules.waits import compute_instruction_share, sum_stalls
-from profkit.diagnosis.rules.waste import make_best_coalesced, make_typical_coalesced
+from profkit.diagnosis.rules.waits import compute_instruction_share, sum_stall_shares
+from profkit.diagnosis.rules.waste import (
+    make_best_coalesced_scenario,
+    make_usual_coalesced_scenario,
+)
 from profkit.model.launch import (
     DIVISION,
     MASKED,
@@ -22,9 +25,9 @@ from profkit.model.launch import (
     Launch,
     Threshold,
     compute_arithmetic_share,
+    compute_division_share,
+    compute_working_lanes,
     count_integer_divisions,
-    count_working_lanes,
-    get_division_share,
     get_masked_access_share,
     is_reduction_tree,
     is_split_by_branches,
@@ -45,7 +48,7 @@ from profkit.model.scenario import (
     Scenario,
     compute_amdahl_speedup,
 )
-from profkit.reports.figures import format_percent, share
+from profkit.reports.figures import format_percent, format_share
 from profkit.reports.metrics.warps import STATES, TRIPS
 
 DIVERGED = Threshold(24, "active threads of 32 below which divergence is worth more than the noise")
@@ -112,14 +115,15 @@ _DIVIDING = ("int", "issue", "xu", "math_pipe_throttle", "not_selected", "short_
 
 
 def _has_many_divisions(launch: Launch) -> bool:
-    return "instructions" in launch and get_division_share(launch) >= DIVIDED
+    return "instructions" in launch and compute_division_share(launch) >= DIVIDED
 
 
 def _check_divisions(launch: Launch) -> Hit | None:
     if not _has_many_divisions(launch):
         return None
     return Hit(
-        f"integer divisions take at least {share(get_division_share(launch))} of the instructions: by a "
+        f"integer divisions take at least {format_share(compute_division_share(launch))} of the "
+        "instructions: by a "
         f"value that the compiler does not know, each takes {DIVISION} and more",
         advice=DIVISION_ADVICE,
         explains=_DIVIDING,
@@ -133,9 +137,9 @@ def _compute_xu_share_without_divisions(launch: Launch) -> float:
 
 def _remove_divisions(launch: Launch) -> Scenario:
     """Their instructions go, and the waits for what they compute on the XU pipe."""
-    stays = 1 - get_division_share(launch)
+    stays = 1 - compute_division_share(launch)
     results = OF_A_DIVISION * count_integer_divisions(launch)
-    awaited = 1 - min(1.0, results / max(launch.sum_known(TRIPS), results))
+    awaited = 1 - min(1.0, results / max(launch.sum_collected_metrics(TRIPS), results))
     units = {"issue": stays, "int": stays, "xu": _compute_xu_share_without_divisions(launch)}
     return Scenario(units, dict.fromkeys((*ISSUING, *MATH), stays) | dict.fromkeys(MIO, awaited))
 
@@ -178,7 +182,7 @@ def _make_integer_rule() -> LaunchRule:
         measures=(
             *plain.measures,
             Measure(
-                of=get_division_share,
+                of=compute_division_share,
                 what="of the instructions are integer divisions",
                 border=DIVIDED,
             ),
@@ -222,7 +226,7 @@ def _check_split_accesses(launch: Launch) -> Hit | None:
     waste, _ = measure_sector_waste(launch)
     return Hit(
         f"branches split warps ({threads:.3g} of 32 threads are active), and both sides access the "
-        f"same sectors one after the other: {share(waste)} of the sectors moved are unused",
+        f"same sectors one after the other: {format_share(waste)} of the sectors moved are unused",
         advice=_ACCESS_ONCE,
         explains=_SECTORS,
     )
@@ -232,7 +236,8 @@ def _check_masked_tile(launch: Launch) -> Hit | None:
     if not is_tile_mostly_masked_off(launch):
         return None
     return Hit(
-        f"{share(get_masked_access_share(launch))} of the global accesses are masked off for all lanes "
+        f"{format_share(get_masked_access_share(launch))} of the global accesses are masked off for "
+        "all lanes "
         "of their warp, and what computes on their values runs all the same",
         advice=_FILL_TILES,
     )
@@ -249,7 +254,8 @@ def _check_reduction_tree_steps(launch: Launch) -> Hit | None:
     if launch["threads_per_warp"] < DIVERGED or not is_reduction_tree(launch):
         return None
     return Hit(
-        f"{count_working_lanes(launch):.3g} of 32 threads are active per instruction and the others are "
+        f"{compute_working_lanes(launch):.3g} of 32 threads are active per instruction and the others "
+        "are "
         "predicated off: each step of a tree leaves fewer threads with work",
         explains=_STEPS,
     )
@@ -267,7 +273,7 @@ _ACCESS_ONCE = (
 
 def _count_active_lanes(launch: Launch) -> float:
     if is_reduction_tree(launch):
-        return count_working_lanes(launch)
+        return compute_working_lanes(launch)
     return launch["threads_per_warp"]
 
 
@@ -298,14 +304,14 @@ def _make_divergence_fix() -> Fix:
 
     def make_best(launch: Launch) -> Scenario:
         if is_split_by_branches(launch) or fewer.best is None:
-            return make_best_coalesced(launch)
+            return make_best_coalesced_scenario(launch)
         if is_tile_mostly_masked_off(launch):
             return _make_best_without_masked_work(launch)
         return fewer.best(launch)
 
     def make_typical(launch: Launch) -> Scenario | None:
         if is_split_by_branches(launch) or fewer.typical is None:
-            return make_typical_coalesced(launch)
+            return make_usual_coalesced_scenario(launch)
         if is_tile_mostly_masked_off(launch):
             return _make_typical_without_masked_work(launch)
         return fewer.typical(launch)
@@ -323,8 +329,8 @@ def _check_unfused_arithmetic(launch: Launch) -> Hit | None:
     if launch.get("fp32_fusable", 1.0) < FUSED:
         return None  # sums or products alone: a multiply without an add has no partner
     return Hit(
-        f"{share(1 - fused)} of the FP32 instructions are single adds and multiplies "
-        f"({share(part)} of all instructions are FP32)"
+        f"{format_share(1 - fused)} of the FP32 instructions are single adds and multiplies "
+        f"({format_share(part)} of all instructions are FP32)"
     )
 
 
@@ -356,14 +362,14 @@ def _check_tensor_idle(launch: Launch) -> Hit | None:
     operands = launch["inst_shared_load"] / instructions
     if half >= MATRIX_OPERATIONS and operands >= FROM_SHARED:
         return Hit(
-            f"{share(half)} of the instructions are half-precision arithmetic on tiles in shared "
+            f"{format_share(half)} of the instructions are half-precision arithmetic on tiles in shared "
             "memory, and none is a matrix instruction"
         )
     if "declared_operations" in launch and launch["inst_ffma"] / instructions >= MATRIX_OPERATIONS:
         done = 64 * launch["inst_ffma"] / launch["declared_operations"]
         if done >= 0.5:
             return Hit(
-                f"scalar FMAs do {share(min(done, 1.0))} of the declared operations, and matrix "
+                f"scalar FMAs do {format_share(min(done, 1.0))} of the declared operations, and matrix "
                 "instructions do none"
             )
     return None
@@ -377,13 +383,14 @@ def _check_redundant_exponentials(launch: Launch) -> Hit | None:
 
 
 def _check_pipes_taking_turns(launch: Launch) -> Hit | None:
-    launch.need("xu_busy", "tensor_busy")
+    launch.require_collected("xu_busy", "tensor_busy")
     xu, matrix = launch["xu_busy"], measure_tensor_busy(launch)
     if min(xu, matrix) < 0.25 or xu + matrix < TAKE_TURNS:
         return None
     return Hit(
-        f"the tensor pipe works {share(matrix)} and the XU pipe (exp) {share(xu)} of the time, "
-        f"{share(xu + matrix)} together: they take turns"
+        f"the tensor pipe works {format_share(matrix)} and the XU pipe (exp) {format_share(xu)} of the "
+        "time, "
+        f"{format_share(xu + matrix)} together: they take turns"
     )
 
 
@@ -420,17 +427,17 @@ def _compute_time_share_of_exponentials(launch: Launch) -> float:
 
     What else is in the launch was computed once and is not less where they are fewer.
     """
-    if not launch.known("inst_exp", "instructions"):
+    if not launch.has_collected("inst_exp", "instructions"):
         return 1.0
     own = min(1.0, AROUND_EXP * launch["inst_exp"] / max(launch["instructions"], 1.0))
     if "stall_selected" not in launch:
         return own
-    trips = launch.sum_known(TRIPS)
+    trips = launch.sum_collected_metrics(TRIPS)
     of_trips = min(1.0, TRIPS_OF_EXP * launch["inst_exp"] / max(trips, launch["inst_exp"], 1.0))
-    issued = sum_stalls(launch, *ISSUING, *MATH)
-    awaited = sum_stalls(launch, *MIO)
+    issued = sum_stall_shares(launch, *ISSUING, *MATH)
+    awaited = sum_stall_shares(launch, *MIO)
     held = own * issued + of_trips * awaited
-    barrier = sum_stalls(launch, "barrier")  # warps wait there for those that compute
+    barrier = sum_stall_shares(launch, "barrier")  # warps wait there for those that compute
     others = max(1 - barrier, issued + awaited)
     return min(1.0, held / others)
 
@@ -530,7 +537,7 @@ RULES = (
         unit="Issue slots",
         limiter="issue",
         metric="issue_busy",
-        looks=("ipc", "instructions"),
+        more_metrics=("ipc", "instructions"),
         title="Issue slots near their peak",
         meaning="A scheduler issues one instruction per cycle. It is full though no single pipe is: "
         "the kernel has too many instructions.",

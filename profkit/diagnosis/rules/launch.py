@@ -17,9 +17,15 @@ from profkit.model.launch import (
     Threshold,
     measure_idleness,
 )
-from profkit.model.resources import ENTRY, EVERY, LINKS, find_next_limit, list_resource_uses
+from profkit.model.resources import (
+    ENTRY,
+    EVERY,
+    LINKS,
+    find_busiest_resource_but,
+    list_resource_uses,
+)
 from profkit.model.scenario import EMPTY_LAUNCH, Fix, Scenario
-from profkit.reports.figures import counted, seconds, share
+from profkit.reports.figures import format_counted, format_seconds, format_share
 
 MOVES = Threshold(
     0.25,
@@ -34,13 +40,14 @@ GENERIC = Threshold(
 
 
 def _check_debug_build(launch: Launch) -> Hit | None:
-    launch.need("inst_mov", "inst_generic", "instructions")
+    launch.require_collected("inst_mov", "inst_generic", "instructions")
     instructions = max(launch["instructions"], 1.0)
     moves, generic = launch["inst_mov"] / instructions, launch["inst_generic"] / instructions
     if moves < MOVES or generic < GENERIC:
         return None
     return Hit(
-        f"{share(moves)} of the instructions move registers and {share(generic)} are generic "
+        f"{format_share(moves)} of the instructions move registers and {format_share(generic)} are "
+        "generic "
         "loads and stores: the code was not optimised"
     )
 
@@ -88,14 +95,15 @@ def _check_small_grid(launch: Launch) -> Hit | None:
     idle = "SMs"
     if fill < blocks / sms:
         idle = "schedulers"
-    part = f"{share(1 - fill)} of the {idle} have nothing to do"
+    part = f"{format_share(1 - fill)} of the {idle} have nothing to do"
     slots = launch.get("blocks_per_sm", 1.0)
     if slots <= 1:
-        return Hit(f"{counted(blocks, 'block')} for {counted(sms, 'SM')}: {part}")
+        return Hit(f"{format_counted(blocks, 'block')} for {format_counted(sms, 'SM')}: {part}")
     # SMs with work have room for more of it: this is what filling all places brings.
     room = slots * sms
     return Hit(
-        f"{counted(blocks, 'block')} of {counted(warps, 'warp')}, but {room:,.0f} would fit at once; "
+        f"{format_counted(blocks, 'block')} of {format_counted(warps, 'warp')}, but {room:,.0f} would "
+        "fit at once; "
         f"{part}, the rest have too few warps"
     )
 
@@ -104,10 +112,10 @@ def _check_few_warps(launch: Launch) -> Hit | None:
     if not _has_few_warps(launch):
         return None
     blocks, room = launch["grid_size"], launch["grid_size"] / launch["waves"]
-    warps, idle = launch["warps_per_scheduler"], share(1 - launch["issue_busy_active"])
+    warps, idle = launch["warps_per_scheduler"], format_share(1 - launch["issue_busy_active"])
     noun = "warp" if f"{warps:.2g}" == "1" else "warps"
     return Hit(
-        f"{counted(blocks, 'block')}, but {room:,.0f} would fit at once; each scheduler has "
+        f"{format_counted(blocks, 'block')}, but {room:,.0f} would fit at once; each scheduler has "
         f"{warps:.2g} {noun} on average, and {idle} of the time none is ready"
     )
 
@@ -118,7 +126,7 @@ def _has_few_warps(launch: Launch) -> bool:
     One warp hides no latency; what keeps others away is neither registers nor shared memory but that
     there are no more blocks.
     """
-    if not launch.known("waves", "issue_busy_active", "warps_per_scheduler"):
+    if not launch.has_collected("waves", "issue_busy_active", "warps_per_scheduler"):
         return False
     if not 0 < launch["waves"] < FILLED or launch["warps_per_scheduler"] >= HIDES_LITTLE:
         return False
@@ -143,7 +151,7 @@ def _estimate_gain_of_filling_sms(launch: Launch, fill: float) -> float:
         ends = min(
             1.0, max(measure_idleness(launch).share_without_any_work, EMPTY_LAUNCH / launch["time"])
         )
-    after = find_next_limit(launch)
+    after = find_busiest_resource_but(launch)
     full = 1 / after.room if after else 0.0
     # More blocks could fill every place, where they are few; else just those that idle.
     if fill < FILLED:
@@ -157,33 +165,35 @@ def _say_average_and_busiest_sm_work(idle: Idleness) -> str:
     """Return average against busiest SM in words; what is assumed is said to be."""
     if idle.assumed:
         return (
-            f"the average SM is busy {share(idle.average)} of the time (the busiest was not "
+            f"the average SM is busy {format_share(idle.average)} of the time (the busiest was not "
             "counted)"
         )
     return (
-        f"the average SM is busy {share(idle.average)} of the time, the busiest "
-        f"{share(idle.busiest)}"
+        f"the average SM is busy {format_share(idle.average)} of the time, the busiest "
+        f"{format_share(idle.busiest)}"
     )
 
 
 def _check_tail(launch: Launch) -> Hit | None:
-    launch.need("waves", "sm_active")
+    launch.require_collected("waves", "sm_active")
     waves, idle = launch["waves"], measure_idleness(launch)
     if waves <= 1 or waves / ceil(waves) >= TAIL or idle.average <= 0:
         return None
     last = waves - ceil(waves) + 1
-    text = f"{waves:.4g} waves, the last of which fills {share(last)} of the GPU; "
+    text = f"{waves:.4g} waves, the last of which fills {format_share(last)} of the GPU; "
     text += _say_average_and_busiest_sm_work(idle)
     equal = waves / ceil(waves) * idle.busiest
     if idle.average < UNEQUAL * equal:
-        text += f"; equal blocks would give {share(equal)}, so blocks also take different times"
+        text += (
+            f"; equal blocks would give {format_share(equal)}, so blocks also take different times"
+        )
         return Hit(text, advice=_LONGEST_FIRST)
     return Hit(text)
 
 
 def _find_uneven_idleness(launch: Launch, least: float) -> Idleness | None:
     """Return how idle the SMs are if they finish at times farther apart than launches begin and end."""
-    launch.need("sm_active")
+    launch.require_collected("sm_active")
     idle = measure_idleness(launch)
     if idle.average <= 0 or idle.busiest / idle.average < least:
         return None
@@ -193,7 +203,7 @@ def _find_uneven_idleness(launch: Launch, least: float) -> Idleness | None:
 
 
 def _check_hidden_tail(launch: Launch) -> Hit | None:
-    launch.need("waves", "grid_size", "sm_count", "sm_active_max")
+    launch.require_collected("waves", "grid_size", "sm_count", "sm_active_max")
     blocks, sms = launch["grid_size"], launch["sm_count"]
     idle = _find_uneven_idleness(launch, HIDDEN)
     if idle is None or launch["waves"] > 1 or blocks < sms:
@@ -213,12 +223,12 @@ def _check_hidden_tail(launch: Launch) -> Hit | None:
     text = f"all blocks are on the SMs from the start, yet {_say_average_and_busiest_sm_work(idle)}"
     if idle.busiest > idlest:
         late = (idle.average - idlest) / (idle.busiest - idlest)
-        text += f": a last round seems to run on {share(late)} of the SMs"
+        text += f": a last round seems to run on {format_share(late)} of the SMs"
     return Hit(text)
 
 
 def _check_imbalance(launch: Launch) -> Hit | None:
-    launch.need("grid_size", "sm_count")
+    launch.require_collected("grid_size", "sm_count")
     idle = _find_uneven_idleness(launch, LINE)
     if idle is None or launch["grid_size"] < launch["sm_count"]:
         return None  # idle SMs for want of blocks are another rule's
@@ -249,7 +259,7 @@ def _compute_time_share_without_work(launch: Launch) -> float:
 
 
 def _check_short_launch(launch: Launch) -> Hit | None:
-    launch.need("time")
+    launch.require_collected("time")
     time, idle, part = (
         launch["time"],
         measure_idleness(launch),
@@ -257,17 +267,22 @@ def _check_short_launch(launch: Launch) -> Hit | None:
     )
     if part < WAITED:
         return None
-    text = seconds(time)
+    text = format_seconds(time)
     if idle.assumed:
-        ends = f"about {seconds(part * time)} of {text} goes to starting and ending the launch"
+        ends = (
+            f"about {format_seconds(part * time)} of {text} goes to starting and ending the launch"
+        )
         return Hit(f"{ends} (estimated from the average SM: the busiest one was not recorded)")
-    text = f"even the busiest SM works for only {share(idle.busiest)} of {text}"
+    text = f"even the busiest SM works for only {format_share(idle.busiest)} of {text}"
     # The rest of a longer idle time is not a launch's own, so nothing is said of it here.
     if part < idle.share_without_any_work:
         return Hit(
-            f"{text}; starting and ending the launch explains at most {seconds(part * time)} of the rest"
+            f"{text}; starting and ending the launch explains at most {format_seconds(part * time)} of "
+            "the rest"
         )
-    return Hit(f"{text}; starting and ending the launch takes the remaining {seconds(part * time)}")
+    return Hit(
+        f"{text}; starting and ending the launch takes the remaining {format_seconds(part * time)}"
+    )
 
 
 # What fixing it brings.
@@ -339,7 +354,7 @@ def _compute_share_left_empty_by_last_wave(launch: Launch) -> float:
 
 def _compute_imbalance_share(launch: Launch) -> float:
     """Share of the busiest SM's time in which the average one has no work."""
-    launch.need("sm_active")
+    launch.require_collected("sm_active")
     idle = measure_idleness(launch)
     return 1 - idle.average / max(idle.busiest, 1e-9)
 

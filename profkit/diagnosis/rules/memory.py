@@ -13,7 +13,7 @@ from profkit.model.resources import (
     BY_LIMITER,
     ENTRY,
     LINKS,
-    find_next_limit,
+    find_busiest_resource_but,
     list_resource_uses,
     measure_resource_use,
 )
@@ -28,7 +28,7 @@ from profkit.model.scenario import (
     bound_speedup_by_units,
     compute_least_share_of_time,
 )
-from profkit.reports.figures import format_percent, share
+from profkit.reports.figures import format_percent, format_share
 
 REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and write-back order")
 HIDDEN = 0.5  # exponent of a redundancy's gain in a launch that waits: three steps, 0.50 to 0.52
@@ -52,13 +52,13 @@ def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch],
     def check_unit(launch: Launch) -> Hit | None:
         found = measure_resource_use(BY_LIMITER[limiter], launch)
         if found is None or computes:
-            launch.need(metric)
+            launch.require_collected(metric)
         if found is None or not found.near:
             return None
-        text = f"{what} at {share(found.elapsed)} of {'' if computes else 'its '}peak"
+        text = f"{what} at {format_share(found.elapsed)} of {'' if computes else 'its '}peak"
         if metric not in launch:
             text += " by the device attributes"
-        after = find_next_limit(launch, limiter, *own)
+        after = find_busiest_resource_but(launch, limiter, *own)
         if after is None or after.room == inf:
             return Hit(text)
         return Hit(f"{text}; {after.say_as_clause(found.elapsed)}")
@@ -66,18 +66,27 @@ def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch],
     return check_unit
 
 
-def make_fix_shrinking_work_of_full_unit(limiter: str, stays: float, *with_it: str) -> Fix:
+def make_fix_shrinking_work_of_full_unit(
+    limiter: str, share_of_work_left: float, *other_relieved_units: str
+) -> Fix:
     """Return what fixing a full unit brings: its work shrinks, and its queue goes."""
-    units = {limiter: stays, **{u: FEWER if u == "issue" else stays for u in with_it}}
-    best = Scenario(dict.fromkeys((limiter, *with_it, *_GOES_WITH.get(limiter, ())), 0.0), NOTHING)
+    units = {
+        limiter: share_of_work_left,
+        **{u: FEWER if u == "issue" else share_of_work_left for u in other_relieved_units},
+    }
+    best = Scenario(
+        dict.fromkeys((limiter, *other_relieved_units, *_GOES_WITH.get(limiter, ())), 0.0), NOTHING
+    )
     waits = dict.fromkeys(BY_LIMITER[limiter].queue, 0.0)
     if limiter == "l1":
-        waits["long_scoreboard"] = (1 + stays) / 2  # half of it is its latency when it is empty
+        waits["long_scoreboard"] = (
+            1 + share_of_work_left
+        ) / 2  # half of it is its latency when it is empty
     typical = Scenario(units, waits)
     return Fix(
         "throughput",
         f"Ceiling: as if {{unit}} had nothing to do, until the next unit reaches its peak. Expected: "
-        f"{format_percent(stays)} of its work is left, and no warp waits for it any more",
+        f"{format_percent(share_of_work_left)} of its work is left, and no warp waits for it any more",
         lambda _: best,
         lambda _: typical,
     )
@@ -99,9 +108,9 @@ SAME_BYTES = Fix(
 
 
 def make_unit_rule(
-    *, unit: str, limiter: str, metric: str, looks: tuple[str, ...] = (), **fields: Any
+    *, unit: str, limiter: str, metric: str, more_metrics: tuple[str, ...] = (), **fields: Any
 ) -> LaunchRule:
-    """Return the rule of a unit near its peak: `metric` says how busy it is, `looks` adds to that."""
+    """Return the rule of a unit near its peak: `metric` says how busy it is, others add to that."""
     resource = BY_LIMITER[limiter]
     load = Measure(of=resource.busy, what="of its peak", border=resource.peak.sure)
     usual = {
@@ -117,7 +126,7 @@ def make_unit_rule(
     return LaunchRule(
         id=resource.rule,
         check=_make_unit_check(limiter, unit, metric),
-        looks=(metric, *looks),
+        looks=(metric, *more_metrics),
         explains=(limiter,),
         **told,
     )
@@ -133,24 +142,24 @@ def describe_gain_of_leaving_out(what: str) -> str:
 
 def make_fix_removing_redundant_work(
     count_repetitions: Callable[[Launch], float],
-    *without: str,
+    *relieved_units: str,
     compute_time_share: Callable[[Launch], float] | None = None,
-    other: Callable[[Launch], float] = lambda _: 0.0,
+    compute_needed_memory_share: Callable[[Launch], float] = lambda _: 0.0,
     formula: str,
 ) -> Fix:
     """Return what leaving out redundant work brings, so many times less of it.
 
     `compute_time_share`: the share of the time that this work and waits for it hold; None: all of it.
-    `other`: the share of the memory levels' work that is not redundant.
+    `compute_needed_memory_share`: the share of the memory levels' work that is not redundant.
     """
     behind = {"l2": LINKS, "l1": ENTRY}
-    units = (*without, *(behind[unit] for unit in without if unit in behind))
+    units = (*relieved_units, *(behind[unit] for unit in relieved_units if unit in behind))
 
     def make_best(launch: Launch) -> Scenario:
         stays = dict.fromkeys(units, 0.0)
         for unit in units:
             if unit in (*behind, *behind.values(), "dram"):
-                stays[unit] = other(launch)
+                stays[unit] = compute_needed_memory_share(launch)
         return Scenario(stays, gone=1 - 1 / count_repetitions(launch))
 
     def make_typical(launch: Launch) -> Scenario:
@@ -178,17 +187,17 @@ def _compute_dram_bytes_per_declared_byte(launch: Launch) -> float:
 
 def _check_low_l2_hit_rate(launch: Launch) -> Hit | None:
     hit, again = launch["l2_hit"], _compute_dram_bytes_per_declared_byte(launch)
-    launch.need("dram_busy")
+    launch.require_collected("dram_busy")
     found = measure_resource_use(BY_LIMITER["dram"], launch)
     if found is None or not found.near or again < REFETCHED:
         return None
-    return Hit(f"L2 hits {share(hit)}; DRAM moves {again:.3g} times the compulsory bytes")
+    return Hit(f"L2 hits {format_share(hit)}; DRAM moves {again:.3g} times the compulsory bytes")
 
 
 def _check_cache_resident(launch: Launch) -> Hit | None:
-    launch.need("dram_bytes")
+    launch.require_collected("dram_bytes")
     if "declared_bytes" not in launch:
-        launch.need("l2_hit")
+        launch.require_collected("l2_hit")
     why = explain_why_cache_resident(launch)
     if not why:
         return None
@@ -200,7 +209,7 @@ RULES = (
         unit="DRAM",
         limiter="dram",
         metric="dram_busy",
-        looks=("dram_rate", "dram_bytes", "dram_read"),
+        more_metrics=("dram_rate", "dram_bytes", "dram_read"),
         title="DRAM near its peak",
         meaning=(
             "The pins to device memory are busy most of the time, or the loads queue for them: "
@@ -224,7 +233,7 @@ RULES = (
         unit="L2",
         limiter="l2",
         metric="l2_cache_busy",
-        looks=("l2_hit", "l2_bytes"),
+        more_metrics=("l2_hit", "l2_bytes"),
         title="L2 near its peak",
         meaning="The L2 slices or the crossbar to the SMs are busy most of the time.",
         advice="Reuse data in shared memory and registers (larger tiles), share it within a "
@@ -242,7 +251,7 @@ RULES = (
         unit="L1TEX",
         limiter="l1",
         metric="l1_busy",
-        looks=("lsu_in_busy", "lsu_data_busy", "l1_hit"),
+        more_metrics=("lsu_in_busy", "lsu_data_busy", "l1_hit"),
         title="L1TEX near its peak",
         meaning="The stages of L1TEX that local and global accesses go through are busy most of "
         "the time.",
@@ -264,7 +273,7 @@ RULES = (
         unit="Shared memory",
         limiter="shared",
         metric="shared_busy",
-        looks=("shared_wavefronts",),
+        more_metrics=("shared_wavefronts",),
         title="Shared memory near its peak",
         meaning="Shared memory delivers one wavefront of 128 bytes per SM and cycle, and it does "
         "so most of the time.",

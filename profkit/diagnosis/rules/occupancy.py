@@ -12,7 +12,7 @@ from profkit.diagnosis.rules.memory import (
     describe_gain_of_leaving_out,
     make_fix_removing_redundant_work,
 )
-from profkit.diagnosis.rules.waits import sum_stalls
+from profkit.diagnosis.rules.waits import sum_stall_shares
 from profkit.model.launch import Launch, Threshold, compute_arithmetic_share
 from profkit.model.resources import COMPUTE, compute_share_of_block_launch_rate, list_resource_uses
 from profkit.model.scenario import (
@@ -23,7 +23,7 @@ from profkit.model.scenario import (
     Scenario,
     compute_amdahl_speedup,
 )
-from profkit.reports.figures import counted, seconds, share
+from profkit.reports.figures import format_counted, format_seconds, format_share
 
 CROWDED = Threshold(0.75, "theoretical occupancy above which more blocks hide little more")
 HIDDEN = Threshold(0.25, "share of the warps' time in waits that other warps would hide")
@@ -50,7 +50,7 @@ def _compute_issuing_share(launch: Launch) -> float:
     """Share of the SMs' active cycles in which a scheduler issued; basic sets have it of all cycles."""
     if "issue_busy_active" in launch:
         return launch["issue_busy_active"]
-    launch.need("issue_busy_active" if "issue_busy" not in launch else "sm_active")
+    launch.require_collected("issue_busy_active" if "issue_busy" not in launch else "sm_active")
     return min(1.0, launch["issue_busy"] / max(launch["sm_active"], 1e-9))
 
 
@@ -98,12 +98,12 @@ def _is_lowest_limit(limit: _OccupancyLimit, launch: Launch) -> bool:
 
 
 def _say_few_warps(limit: _OccupancyLimit, launch: Launch) -> str:
-    blocks = counted(launch["blocks_per_sm"], "block")
-    occupancy = share(launch["occupancy_limit"])
+    blocks = format_counted(launch["blocks_per_sm"], "block")
+    occupancy = format_share(launch["occupancy_limit"])
     text = f"{blocks} per SM because of {limit.what}, {occupancy} occupancy"
     if limit.step in launch:
         text += f"; {launch[limit.step]:.0f} fewer {limit.unit} would allow one more"
-    waiting = share(1 - _compute_issuing_share(launch))
+    waiting = format_share(1 - _compute_issuing_share(launch))
     return f"{text}; schedulers have no ready warp {waiting} of the time"
 
 
@@ -115,7 +115,7 @@ def _would_more_warps_help(launch: Launch) -> bool:
     if waiting < IDLE_SCHEDULER or any(u.near for u in list_resource_uses(launch)):
         return False
     # Others would wait in the same queue.
-    return "stall_selected" not in launch or sum_stalls(launch, *HIDES) >= HIDDEN
+    return "stall_selected" not in launch or sum_stall_shares(launch, *HIDES) >= HIDDEN
 
 
 def _add_warps(launch: Launch) -> Scenario:
@@ -261,9 +261,10 @@ def _check_partial_warps(launch: Launch) -> Hit | None:
     idle = _compute_share_of_lanes_without_thread(launch)
     if idle < IDLE_LANES:
         return None
-    warps = counted(lanes / WARP, "warp")
+    warps = format_counted(lanes / WARP, "warp")
     return Hit(
-        f"{size:.0f} threads per block take {warps} of {WARP} lanes: {share(idle)} of the lanes have "
+        f"{size:.0f} threads per block take {warps} of {WARP} lanes: {format_share(idle)} of the lanes "
+        "have "
         "no thread"
     )
 
@@ -271,7 +272,7 @@ def _check_partial_warps(launch: Launch) -> Hit | None:
 def _estimate_block_seconds(launch: Launch) -> float | None:
     """Return seconds that a block lives on average; None when not known."""
     needed = ("time", "sm_active", "sm_count", "grid_size", "block_size", "max_warps", "occupancy")
-    if not launch.known(*needed):
+    if not launch.has_collected(*needed):
         return None
     warps = ceil(launch["block_size"] / WARP)
     resident = launch["occupancy"] * launch["max_warps"] / warps * launch["sm_count"]
@@ -283,26 +284,27 @@ def _compute_achieved_share_of_occupancy(launch: Launch) -> float:
 
 
 def _check_short_blocks(launch: Launch) -> Hit | None:
-    launch.need("occupancy", "occupancy_limit", "waves")
+    launch.require_collected("occupancy", "occupancy_limit", "waves")
     achieved, limit = launch["occupancy"], launch["occupancy_limit"]
     if launch["waves"] < SEVERAL or not 0 < achieved < EMPTY * limit:
         return None
     if any(u.near for u in list_resource_uses(launch)):
         return None
     life = _estimate_block_seconds(launch)
-    text = f"occupancy is {share(achieved)}, where {share(limit)} would fit"
+    text = f"occupancy is {format_share(achieved)}, where {format_share(limit)} would fit"
     if life is not None and life >= SHORT_LIFE:
         text += (
-            f": blocks run for {seconds(life)}, and a slot stays taken until the last warp of "
+            f": blocks run for {format_seconds(life)}, and a slot stays taken until the last warp of "
             "its block ends"
         )
         return Hit(text, advice=_UNEVEN)
-    lives = "" if life is None else f" of {seconds(life)}"
+    lives = "" if life is None else f" of {format_seconds(life)}"
     text += f": lives{lives} are too short to fill places as fast as they empty"
     begun = compute_share_of_block_launch_rate(launch)
     if begun is not None and begun >= BEGINNING:
         text += (
-            f"; blocks begin at {share(min(begun, 1.0))} of the rate at which this GPU begins any"
+            f"; blocks begin at {format_share(min(begun, 1.0))} of the rate at which this GPU begins "
+            "any"
         )
     return Hit(text)
 
@@ -310,7 +312,7 @@ def _check_short_blocks(launch: Launch) -> Hit | None:
 def _raise_occupancy_to_limit(launch: Launch) -> Scenario:
     places = launch["occupancy_limit"] / launch["occupancy"]
     if "stall_selected" in launch:  # more warps hide no other wait
-        places = min(places, compute_amdahl_speedup(sum_stalls(launch, *HIDES)))
+        places = min(places, compute_amdahl_speedup(sum_stall_shares(launch, *HIDES)))
     return Scenario(places=places)
 
 
@@ -434,7 +436,7 @@ RULES = (
             "places",
             "Ceiling: the empty slots are filled, and only the floating-point instructions are left. "
             "Expected: the empty slots are filled; where blocks begin as fast as the GPU begins any, "
-            f"{share(FEWER_BLOCKS)} of them are left, or what the units reach",
+            f"{format_share(FEWER_BLOCKS)} of them are left, or what the units reach",
             _make_blocks_longer,
             _expect_longer_blocks,
         ),

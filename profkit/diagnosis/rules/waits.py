@@ -17,10 +17,10 @@ from profkit.model.launch import (
     Launch,
     NotCollected,
     Threshold,
+    compute_bytes_per_lane_load,
     compute_instructions_left_if_widest,
     compute_tree_step_share,
-    count_bytes_per_lane,
-    count_working_lanes,
+    compute_working_lanes,
     estimate_instructions_left_if_wider,
     is_narrow_stream,
     is_reduction_tree,
@@ -46,7 +46,7 @@ from profkit.model.scenario import (
     Fix,
     Scenario,
 )
-from profkit.reports.figures import format_percent, share
+from profkit.reports.figures import format_percent, format_share
 from profkit.reports.metrics.warps import WAITS, WARP_STATE, Family
 
 STALLED = Threshold(
@@ -291,7 +291,7 @@ WAITING = tuple(wait.state for wait in WAITS_OF_WARPS if not wait.of_wgmma)
 
 def list_stall_shares(launch: Launch) -> dict[str, float]:
     """Share of the warps' time in each state of waiting, largest first; raises NotCollected."""
-    launch.need("stall_selected")
+    launch.require_collected("stall_selected")
     found = {}
     for s in WAITING:
         if f"stall_{s}" in launch:
@@ -299,10 +299,10 @@ def list_stall_shares(launch: Launch) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def sum_stalls(launch: Launch, *states: str) -> float:
+def sum_stall_shares(launch: Launch, *states: str) -> float:
     """Share of the warps' time in these states; 0 for one that this architecture does not have."""
-    launch.need("stall_selected")
-    return launch.sum_known(f"stall_{state}" for state in states)
+    launch.require_collected("stall_selected")
+    return launch.sum_collected_metrics(f"stall_{state}" for state in states)
 
 
 def is_waiting_for_wgmma(launch: Launch) -> bool:
@@ -348,7 +348,7 @@ def _make_wait_check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | Non
         leads = part > 0 and next(iter(found)) == state
         if (part < STALLED and not leads) or _is_queue_of_full_unit(state, launch):
             return None
-        return Hit(f"warps spend {share(part)} of their time waiting for {what}")
+        return Hit(f"warps spend {format_share(part)} of their time waiting for {what}")
 
     def check_barrier(launch: Launch) -> Hit | None:
         hit = check_wait(launch)
@@ -380,10 +380,10 @@ _QUEUES: Mapping[Family, tuple[str, ...]] = {
 }
 
 
-def compute_instruction_share(launch: Launch, *counts: str) -> float:
+def compute_instruction_share(launch: Launch, *count_metrics: str) -> float:
     """Share of the executed instructions that are of these kinds."""
     instructions = max(launch.get("instructions", 0.0), 1.0)
-    return min(1.0, launch.sum_known(counts) / instructions)
+    return min(1.0, launch.sum_collected_metrics(count_metrics) / instructions)
 
 
 def _make_typical_builder(state: str, family: Family) -> Build:
@@ -412,7 +412,7 @@ def _make_typical_builder(state: str, family: Family) -> Build:
 
 def _compute_work_left_without_atomics(launch: Launch) -> dict[str, float]:
     """Return what stays of each unit's work when atomics go: of L2 and its links the other sectors."""
-    if not launch.known("l2_atomic_sectors", "l2_sectors"):
+    if not launch.has_collected("l2_atomic_sectors", "l2_sectors"):
         return {}
     others = 1 - min(1.0, launch["l2_atomic_sectors"] / max(launch["l2_sectors"], 1.0))
     return {"atomics": 0.0, "l2": others, LINKS: others}
@@ -422,14 +422,14 @@ def _add_loads_in_flight(launch: Launch) -> Scenario:
     """Return more bytes in flight: of a narrow stream by wider loads, else with half of the wait."""
     with suppress(NotCollected):
         if is_narrow_stream(launch):
-            return make_typical_with_wider_accesses(launch)
+            return make_usual_wider_scenario(launch)
     plain = _make_typical_builder("long_scoreboard", "loads")(launch)
     return replace(plain, waits={**plain.waits, "long_scoreboard": LOADS_WAIT})
 
 
-def make_typical_with_wider_accesses(launch: Launch) -> Scenario:
+def make_usual_wider_scenario(launch: Launch) -> Scenario:
     """Fewer loads queue, with fewer instructions; of a stream fewer wait, each as long as before."""
-    fewer = count_bytes_per_lane(launch) / LANE_BYTES
+    fewer = compute_bytes_per_lane_load(launch) / LANE_BYTES
     stays = estimate_instructions_left_if_wider(launch)
     waits = {**dict.fromkeys(ISSUING, stays), "lg_throttle": fewer}
     if is_narrow_stream(launch):
@@ -517,7 +517,7 @@ def _check_load_waits(launch: Launch) -> Hit | None:
     with suppress(NotCollected):
         if hit and is_narrow_stream(launch):
             bytes_each = (
-                f"{count_bytes_per_lane(launch):.2g} of the {LANE_BYTES} bytes it could load"
+                f"{compute_bytes_per_lane_load(launch):.2g} of the {LANE_BYTES} bytes it could load"
             )
             return replace(
                 hit,
@@ -544,12 +544,12 @@ def _check_barrier_waits(launch: Launch) -> Hit | None:
     if not is_reduction_tree(launch):
         return waiting
     each = launch["instructions"] / launch["inst_barrier"]
-    waits = sum_stalls(launch, "barrier", *MIO)
+    waits = sum_stall_shares(launch, "barrier", *MIO)
     return Hit(
         f"a barrier after every {each:.2g} instructions of a warp, and "
-        f"{count_working_lanes(launch):.3g} of 32 lanes active: the steps of a tree in shared memory "
-        f"take {share(compute_tree_step_share(launch))} of the instructions, and warps spend "
-        f"{share(waits)} of their time waiting at its barriers and for shared memory",
+        f"{compute_working_lanes(launch):.3g} of 32 lanes active: the steps of a tree in shared memory "
+        f"take {format_share(compute_tree_step_share(launch))} of the instructions, and warps spend "
+        f"{format_share(waits)} of their time waiting at its barriers and for shared memory",
         advice=TREE_ADVICE,
         explains=_TREE_EXPLAINS,
     )

@@ -12,7 +12,7 @@ from profkit.diagnosis.rules.memory import (
     make_fix_shrinking_work_of_full_unit,
     make_unit_rule,
 )
-from profkit.diagnosis.rules.waits import make_typical_with_wider_accesses, sum_stalls
+from profkit.diagnosis.rules.waits import make_usual_wider_scenario, sum_stall_shares
 from profkit.model.launch import (
     HALF_WIDE,
     HOT_SLICE,
@@ -21,9 +21,9 @@ from profkit.model.launch import (
     Launch,
     NotCollected,
     Threshold,
+    compute_bytes_per_lane_load,
     compute_instructions_left_if_widest,
     compute_unit_shares_if_coalesced,
-    count_bytes_per_lane,
     has_narrow_neighbouring_accesses,
     has_noticeable_sector_waste,
     is_mostly_atomics,
@@ -51,7 +51,7 @@ from profkit.model.scenario import (
     Scenario,
     compute_amdahl_speedup,
 )
-from profkit.reports.figures import format_percent, share
+from profkit.reports.figures import format_percent, format_share
 
 WASTE = Threshold(0.2, "share of wavefronts below which fewer conflicts gain less than the noise")
 CYCLES = Threshold(4, "that an atomic takes on one word, at most")
@@ -100,7 +100,7 @@ def _check_uncoalesced(launch: Launch) -> Hit | None:
 
 def _count_loads_per_matrix_instruction(launch: Launch) -> float:
     """Return global loads to a matrix instruction; 0 where its operands come from shared memory."""
-    if not launch.known("inst_matrix", "inst_global_load", "inst_shared_load"):
+    if not launch.has_collected("inst_matrix", "inst_global_load", "inst_shared_load"):
         return 0.0
     if launch["inst_matrix"] <= 0 or launch["inst_shared_load"] > launch["inst_global_load"]:
         return 0.0
@@ -118,7 +118,7 @@ def _is_unit_near_peak(launch: Launch, *limiters: str) -> bool:
     return any(use.near and use.resource.limiter in limiters for use in list_resource_uses(launch))
 
 
-def compute_work_left_without_waste(launch: Launch) -> dict[str, float]:
+def compute_useful_share_by_level(launch: Launch) -> dict[str, float]:
     """Return the share of each memory level's work that stays when no sector is wasted."""
     waste, _ = measure_sector_waste(launch)
     now = measure_unit_shares_of_peak(launch)
@@ -132,11 +132,11 @@ def compute_work_left_without_waste(launch: Launch) -> dict[str, float]:
     return stays
 
 
-def make_best_coalesced(launch: Launch) -> Scenario:
+def make_best_coalesced_scenario(launch: Launch) -> Scenario:
     """No sector is wasted, and where a level is near its peak nobody waits any more."""
     gone = dict.fromkeys((*MEMORY, "not_selected"), 0.0)
     waits = NOTHING if _is_unit_near_peak(launch, "dram", "l2", "l1") else gone
-    units = compute_work_left_without_waste(launch)
+    units = compute_useful_share_by_level(launch)
     # A level that looks up lines, or fetches by pairs, has less left than the useful sectors.
     keeps = min(1 - _compute_unused_sector_share(launch), *units.values(), 1.0)
     return Scenario(units, waits, keeps=keeps)
@@ -147,7 +147,7 @@ def _compute_memory_trip_share_of_wait(launch: Launch) -> float:
 
     A warp that makes a few loads in its life can have no more than these in flight at once.
     """
-    if not launch.known("inst_global_load", "grid_size", "block_size"):
+    if not launch.has_collected("inst_global_load", "grid_size", "block_size"):
         return 0.0
     warps = launch["grid_size"] * launch["block_size"] / 32
     with suppress(NotCollected):
@@ -156,7 +156,7 @@ def _compute_memory_trip_share_of_wait(launch: Launch) -> float:
     return 0.0
 
 
-def make_typical_coalesced(launch: Launch) -> Scenario:
+def make_usual_coalesced_scenario(launch: Launch) -> Scenario:
     """No sector is wasted, and loads wait for what is left of them, or for a trip to memory."""
     keep = 1 - measure_sector_waste(launch)[0]
     waits = {"short_scoreboard": (1 + keep) / 2}
@@ -164,7 +164,7 @@ def make_typical_coalesced(launch: Launch) -> Scenario:
     if not is_mostly_atomics(launch):  # else what waits for memory waits for them
         # The queue of the LSU backs up only because each access takes so long.
         waits |= {"long_scoreboard": left, "drain": left, "lg_throttle": 0.0}
-    return Scenario(compute_work_left_without_waste(launch), waits)
+    return Scenario(compute_useful_share_by_level(launch), waits)
 
 
 def _compute_excess_wavefront_share(launch: Launch) -> float:
@@ -183,7 +183,7 @@ def _check_bank_conflicts(launch: Launch) -> Hit | None:
     if waste < WASTE:
         return None
     return Hit(
-        f"{share(waste)} of the shared-memory wavefronts are bank conflicts "
+        f"{format_share(waste)} of the shared-memory wavefronts are bank conflicts "
         f"({1 / (1 - compute_bank_conflict_share(launch)):.2g} wavefronts where 1 would do)"
     )
 
@@ -218,7 +218,7 @@ def _is_queueing_at_hot_addresses(launch: Launch, sectors: float) -> bool:
     """
     if launch["l2_busy"] >= EVEN:
         return False
-    if launch.known("l2_busy_max", "cycles"):
+    if launch.has_collected("l2_busy_max", "cycles"):
         beyond = launch["l2_busy_max"] - launch.get("l2_cache_busy", launch["l2_busy"])
         return beyond >= HOT_SLICE and CYCLES * sectors / launch["cycles"] >= beyond
     # No busiest slice before 2024.1: one slice takes an atomic every one to four cycles.
@@ -243,22 +243,23 @@ def _check_atomics(launch: Launch) -> Hit | None:
     found = measure_resource_use(BY_LIMITER["atomics"], launch)
     link = measure_resource_use(BY_LIMITER["l2"], launch)
     if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
-        return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak")
+        return Hit(f"L2 atomic units at {format_share(found.elapsed)} of their peak")
     sectors = launch["l2_atomic_sectors"]
-    if launch.list_metrics_with_prefix("stall_") and sum_stalls(launch, *_BEHIND) < WAITING:
+    if launch.list_metrics_with_prefix("stall_") and sum_stall_shares(launch, *_BEHIND) < WAITING:
         return None  # without warp states a hot slice alone must do
     if _is_queueing_at_hot_addresses(launch, sectors):
         return Hit(
             f"{sectors:.3g} atomic sectors at {sectors / launch['cycles']:.2f} a cycle while L2 is at "
-            f"{share(launch['l2_busy'])}: they queue for a few addresses"
+            f"{format_share(launch['l2_busy'])}: they queue for a few addresses"
         )
     shared = launch["shared_atomics"]
     if (
         shared >= SHARED_ATOMIC * launch["instructions"]
-        and sum_stalls(launch, "short_scoreboard", "mio_throttle", "lg_throttle") >= WAITING
+        and sum_stall_shares(launch, "short_scoreboard", "mio_throttle", "lg_throttle") >= WAITING
     ):
         return Hit(
-            f"{shared:.3g} shared-memory atomics, {share(shared / launch['instructions'])} of all "
+            f"{shared:.3g} shared-memory atomics, {format_share(shared / launch['instructions'])} of "
+            "all "
             "instructions, and the warps wait for them"
         )
     return None
@@ -288,8 +289,8 @@ LOCAL = Threshold(0.02, "share of instructions on local memory below which it is
 
 def _estimate_gain_without_local_memory(launch: Launch, instructions: float) -> float:
     """Return the gain without local-memory instructions, their issue and their waits."""
-    waits = memory = sum_stalls(launch, "long_scoreboard", "lg_throttle", "drain")
-    if launch.known("l1_busy"):
+    waits = memory = sum_stall_shares(launch, "long_scoreboard", "lg_throttle", "drain")
+    if launch.has_collected("l1_busy"):
         memory = 0.0
         for limiter in SECTORS:
             use = measure_resource_use(BY_LIMITER[limiter], launch)
@@ -316,8 +317,8 @@ def _check_spills(launch: Launch) -> Hit | None:
     part = _compute_spill_share(launch)
     if part < LOCAL:
         return None
-    launch.need("stall_selected")
-    return Hit(f"{share(part)} of the instructions spill or reload registers")
+    launch.require_collected("stall_selected")
+    return Hit(f"{format_share(part)} of the instructions spill or reload registers")
 
 
 def _compute_indexed_local_access_share(launch: Launch) -> float:
@@ -329,9 +330,9 @@ def _check_local_memory(launch: Launch) -> Hit | None:
     part = _compute_indexed_local_access_share(launch)
     if part < LOCAL:
         return None
-    launch.need("stall_selected")
+    launch.require_collected("stall_selected")
     return Hit(
-        f"{share(part)} of the instructions access local memory: arrays indexed at run time, or "
+        f"{format_share(part)} of the instructions access local memory: arrays indexed at run time, or "
         "spills"
     )
 
@@ -340,21 +341,21 @@ def _check_narrow_accesses(launch: Launch) -> Hit | None:
     if not has_narrow_neighbouring_accesses(launch):
         return None
     asking = _is_unit_near_peak(launch, "issue", "l1")
-    queueing = sum_stalls(launch, "lg_throttle") >= WAITING and is_narrow_stream(launch)
+    queueing = sum_stall_shares(launch, "lg_throttle") >= WAITING and is_narrow_stream(launch)
     if not asking and not queueing:
         return (
             None  # a wait for the loads' values is long-scoreboard's, which says how wide they are
         )
-    wide = count_bytes_per_lane(launch)
+    wide = compute_bytes_per_lane_load(launch)
     return Hit(
         f"each lane loads {wide:.2g} bytes at once, of {LANE_BYTES} possible: wider accesses need "
-        f"only {share(wide / LANE_BYTES)} of the loads for the same bytes"
+        f"only {format_share(wide / LANE_BYTES)} of the loads for the same bytes"
     )
 
 
 def _make_best_widened(launch: Launch) -> Scenario:
     stays = dict.fromkeys(PER_INSTRUCTION, compute_instructions_left_if_widest(launch))
-    keeps = count_bytes_per_lane(launch) / LANE_BYTES
+    keeps = compute_bytes_per_lane_load(launch) / LANE_BYTES
     return Scenario(stays | dict.fromkeys(ONCHIP, 0.0), NOTHING, keeps=keeps)
 
 
@@ -393,8 +394,8 @@ RULES = (
             "Ceiling: every level moves useful sectors only, so the level that saves most sets it. "
             "Expected: the same, and waits for memory shrink in proportion; if a warp makes only a few "
             "loads, each still takes a trip to memory",
-            make_best_coalesced,
-            make_typical_coalesced,
+            make_best_coalesced_scenario,
+            make_usual_coalesced_scenario,
         ),
         fires=(launch(excess_sectors=0.875, dram_busy=0.85, l1_busy=0.4, sm_active=0.95),),
         clear=(launch(excess_sectors=0.0, dram_busy=0.85, l1_busy=0.4, sm_active=0.95),),
@@ -425,7 +426,7 @@ RULES = (
         lines=("l1-requests", "sectors"),
         measures=(
             Measure(
-                of=count_bytes_per_lane,
+                of=compute_bytes_per_lane_load,
                 what="that each lane loads at once",
                 unit="byte",
                 border=HALF_WIDE,
@@ -439,7 +440,7 @@ RULES = (
             "over what a lane loads today. Expected: waits for loads and instructions that do not "
             "compute shrink in proportion to the loads",
             _make_best_widened,
-            make_typical_with_wider_accesses,
+            make_usual_wider_scenario,
         ),
         fires=(
             launch(
@@ -656,7 +657,7 @@ RULES = (
             *SECTORS,
             "issue",
             formula=describe_gain_of_leaving_out("the spilled and reloaded registers"),
-            other=_compute_nonlocal_sector_share,
+            compute_needed_memory_share=_compute_nonlocal_sector_share,
         ),
         less_work=True,
         fires=(
@@ -707,7 +708,7 @@ RULES = (
             "issue",
             "int",
             formula=describe_gain_of_leaving_out("the accesses to local memory"),
-            other=_compute_nonlocal_sector_share,
+            compute_needed_memory_share=_compute_nonlocal_sector_share,
         ),
         less_work=True,
         fires=(

@@ -29,14 +29,14 @@ _NOT_FOR_PTX = {"--no-compress"}
 _OWN_TARGET = re.compile(r"^\.target\s+sm_(\d+[af])\b", re.MULTILINE)
 
 
-def get_or_write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
-    """Return the PTX that a build's machine code was made of; `more` flags make other PTX."""
+def get_or_write_ptx(built: Build, folder: Path, more_flags: Sequence[str] = ()) -> str:
+    """Return the PTX that a build's machine code was made of; `more_flags` flags make other PTX."""
     beside = built.variant.path.with_suffix(".ptx")
     if is_file(beside):  # the kernel's own, where the source only loads its machine code
         return read_text(beside, PTX_LIMIT)
     if built.variant.language is not CUDA:
         return _read_stored_ptx(built)
-    kept = find_ptx_file(built, folder, more)
+    kept = find_ptx_file(built, folder, more_flags)
     if not is_file(kept):
         nvcc = tools.require_tool("nvcc")
         with make_temporary_folder(folder) as place:
@@ -47,7 +47,7 @@ def get_or_write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> st
             command: list[str | Path] = [
                 nvcc,
                 *flags,
-                *more,
+                *more_flags,
                 "-ptx",
                 "-o",
                 made,
@@ -60,9 +60,9 @@ def get_or_write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> st
     return read_text(kept, PTX_LIMIT)
 
 
-def find_ptx_file(built: Build, folder: Path, more: Sequence[str] = ()) -> Path:
+def find_ptx_file(built: Build, folder: Path, more_flags: Sequence[str] = ()) -> Path:
     """Return where the PTX of a build is kept."""
-    key = hashlib.sha256(f"{built.key}{more}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{built.key}{more_flags}".encode()).hexdigest()[:16]
     return folder / "ptx" / f"{built.variant.id}-{key}.ptx"
 
 
@@ -104,7 +104,7 @@ def assemble_all_ptx_in_parallel(
 ) -> Mapping[str, bytes | ProfkitError]:
     """Return text -> its machine code, or what ptxas said against it; side by side."""
     different = list(dict.fromkeys(texts))
-    with process.make_thread_pool(process.count_available_cores()) as pool:
+    with process.make_thread_pool(process.count_usable_cores()) as pool:
         made = pool.map(
             lambda text: _assemble_or_return_error(text, arch, flags, folder), different
         )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from profkit.collect import process, tools
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.files import (
     is_file,
     list_matching_paths,
@@ -107,7 +107,7 @@ def _list_extracted(
             yield read_bytes(file, limit)
 
 
-def find_ptx_of_kernel(texts: Sequence[str], kernel: str, where: str) -> tuple[str, str]:
+def find_ptx_of_kernel(texts: Sequence[str], kernel: str, file_in_errors: str) -> tuple[str, str]:
     """Return the PTX that has a kernel of this name, and its whole name there."""
     found: dict[str, str] = {}
     every: list[str] = []
@@ -118,15 +118,15 @@ def find_ptx_of_kernel(texts: Sequence[str], kernel: str, where: str) -> tuple[s
                 found.setdefault(match[1], text)
     if not texts:
         hint = "build it with -gencode=arch=compute_90,code=[sm_90,compute_90]"
-        raise ProfkitError(f"{where}: it holds no PTX that could be rewritten", hint)
+        raise ProfkitError(f"{file_in_errors}: it holds no PTX that could be rewritten", hint)
     if not found:
         names = sorted(set(every))
-        hint = did_you_mean(kernel, names, f"there are: {', '.join(names[:8])}")
-        raise ProfkitError(f"{where}: no kernel of its PTX is called {kernel}", hint)
+        hint = suggest_nearest_names(kernel, names, f"there are: {', '.join(names[:8])}")
+        raise ProfkitError(f"{file_in_errors}: no kernel of its PTX is called {kernel}", hint)
     if kernel not in found and len(found) > 1:
         names = sorted(found)
         hint = f"give one of them whole: {', '.join(names[:8])}"
-        raise ProfkitError(f"{where}: {len(found)} kernels are called {kernel}", hint)
+        raise ProfkitError(f"{file_in_errors}: {len(found)} kernels are called {kernel}", hint)
     entry = kernel if kernel in found else next(iter(found))
     return found[entry], entry
 

@@ -39,7 +39,7 @@ from typing import Literal
 
 import msgspec
 
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.files import (
     is_file,
     is_folder,
@@ -188,7 +188,7 @@ def _check_argument(where: str, argument: Argument) -> None:
             f"{where} is neither an array nor a value", 'array = "float32", or value = 7'
         )
     if argument.array and argument.array not in _TYPES:
-        hint = did_you_mean(argument.array, _TYPES, f"there are: {', '.join(_TYPES)}")
+        hint = suggest_nearest_names(argument.array, _TYPES, f"there are: {', '.join(_TYPES)}")
         raise ProfkitError(f"{where}: {argument.array} is not an element type", hint)
     if argument.array and not 0 < argument.count <= _LARGEST:
         raise ProfkitError(f"{where}: count is {argument.count}", "how many elements it has")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +23,10 @@ from profkit.records.ablation import (
     Refusal,
     read_ablations_by_rule,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import Share
+
 
 # What takes more away than any fix can has to be worth more before it is called the cause.
 _BOUND_WORTH = 1.15
@@ -87,22 +92,24 @@ class AblatedCall:
     sms: int
     dram: float  # bytes per second at most
 
-    def find_ablation_worth(
-        self, ablation: str, worth: float = _BOUND_WORTH
+    def get_worthwhile_ablation(
+        self, ablation: str, least_gain: float = _BOUND_WORTH
     ) -> MeasuredAblation | None:
         """Return what an ablation measured; None where it is not worth so much, or was not measured."""
         row = self.measured.get(ablation)
-        if row is None or row.gain < worth or (row.reachable and row.sure_gain < worth):
+        if row is None or row.gain < least_gain or (row.reachable and row.sure_gain < least_gain):
             return None
         return row
 
     def find_largest_gain(
-        self, ablations: Iterable[str], worth: float = WORTH
+        self, ablations: Iterable[str], least_gain: float = WORTH
     ) -> MeasuredAblation | None:
-        rows = [row for name in ablations if (row := self.find_ablation_worth(name, worth))]
+        rows = [
+            row for name in ablations if (row := self.get_worthwhile_ablation(name, least_gain))
+        ]
         return max(rows, key=lambda row: row.gain, default=None)
 
-    def count(self, *names: str) -> float:
+    def sum_survey_counts(self, *names: str) -> float:
         """Return what the survey saw of some kinds; 0 where nothing."""
         return sum(self.seen.get(name, 0.0) for name in names)
 
@@ -132,7 +139,7 @@ class AblatedCall:
     def has_one_warp(self) -> bool:
         """Return whether each scheduler of an SM has one warp at most."""
         on_each = min(self.shape.blocks_per_sm, -(-self.shape.blocks // self.sms))
-        return 0 < on_each * self.count("warps") <= _SCHEDULERS
+        return 0 < on_each * self.sum_survey_counts("warps") <= _SCHEDULERS
 
     @property
     def is_full(self) -> bool:
@@ -142,12 +149,14 @@ class AblatedCall:
     @property
     def fills_dram(self) -> bool:
         """Return whether threads ask for more bytes than most of what DRAM can carry."""
-        moved = self.count("stored_bytes", "loaded_bytes")
+        moved = self.sum_survey_counts("stored_bytes", "loaded_bytes")
         return bool(self.dram) and moved / self.seconds >= _DRAM_FULL * self.dram
 
 
-def judge_record(record: AblationRecord, sms: int, dram: float) -> AblationRecord:
-    """Return the record with its verdict; `sms` and `dram`, bytes per second at most, are the GPU's."""
+def add_ablation_verdict(
+    record: AblationRecord, sm_count: int, dram_bytes_per_s: float
+) -> AblationRecord:
+    """Return the record with its verdict; `sm_count` and `dram_bytes_per_s`, at most, are the GPU's."""
     case = AblatedCall(
         seconds=record.base,
         measured={row.ablation: row for row in record.measured},
@@ -155,8 +164,8 @@ def judge_record(record: AblationRecord, sms: int, dram: float) -> AblationRecor
         shape=record.shape,
         busy=record.busy,
         seen=record.seen,
-        sms=sms,
-        dram=dram,
+        sms=sm_count,
+        dram=dram_bytes_per_s,
     )
     return msgspec.structs.replace(record, verdict=judge_ablated_call(case))
 
@@ -223,15 +232,15 @@ def _judge_reachable_gains(case: AblatedCall) -> Verdicts:
     bound, limiter = _LIMITERS[best.ablation]
     if best.ablation == "coalesced" and "hits-l2" not in case.measured:
         limiter = "l2"
-        if "hits-l1" in case.measured and not case.find_ablation_worth("hits-l1", WORTH):
+        if "hits-l1" in case.measured and not case.get_worthwhile_ablation("hits-l1", WORTH):
             limiter = "l1"
     yield AblationVerdict(bound, limiter, best.rules[0], because, best.gain)
 
 
 def _judge_units_in_turns(case: AblatedCall) -> Verdicts:
     """Judge units that are each busy for a part of the time, and wait for one another in the rest."""
-    half, on_tensor = case.count("half_share"), case.busy.get("tensor")
-    is_product = half >= _PRODUCTS and case.count("shared_load_share") >= _FROM_SHARED
+    half, on_tensor = case.sum_survey_counts("half_share"), case.busy.get("tensor")
+    is_product = half >= _PRODUCTS and case.sum_survey_counts("shared_load_share") >= _FROM_SHARED
     if is_product and not on_tensor and case.busy.get("fp16", 0.0) >= 0.5:
         because = (
             f"{100 * half:.0f} % of the instructions are half-precision arithmetic on tiles in "
@@ -254,13 +263,13 @@ def _judge_units_in_turns(case: AblatedCall) -> Verdicts:
     yield AblationVerdict("latency", "math_pipe_throttle", "math-throttle", because)
 
 
-def _find_units_in_turns(case: AblatedCall) -> dict[str, float]:
+def _find_units_in_turns(case: AblatedCall) -> dict[str, Share]:
     """Return unit -> the share of the time that is its turn."""
     turns = {}
     for name, share in case.seen.items():
         if name.startswith("turns_") and share >= _ITS_TURN:
             turns[name.removeprefix("turns_")] = share
-    functions = case.find_ablation_worth("cheap-functions")
+    functions = case.get_worthwhile_ablation("cheap-functions")
     xu, tensor = case.busy.get("xu", 0.0), case.busy.get("tensor", 0.0)
     if functions and xu >= _ITS_TURN and 1 - 1 / functions.gain >= _OF_TIME * xu:
         turns["xu"] = xu  # nothing else was done in nearly all of that time
@@ -278,17 +287,22 @@ def _judge_unreachable_gains(case: AblatedCall) -> Verdicts:
 def _judge_full_unit(case: AblatedCall) -> Verdicts:
     """Judge a unit that counted instructions fill; one that others need is full because of them."""
     unit = _find_busiest_unit(case.busy)
-    share, lanes = case.busy.get(unit, 0.0), case.count("lanes")
+    share, lanes = case.busy.get(unit, 0.0), case.sum_survey_counts("lanes")
     if share < _FULL:
         return
     because = f"counted instructions keep {unit} busy for {100 * min(share, 1.0):.0f} % of the time"
-    ways, requests = case.count("shared_ways"), case.count("shared_requests")
+    ways, requests = (
+        case.sum_survey_counts("shared_ways"),
+        case.sum_survey_counts("shared_requests"),
+    )
     if unit == "shared" and ways > _IN_CONFLICT * requests:
         because += f", {ways / requests:.2g} passes over the banks for each that is needed"
         yield AblationVerdict("memory", "shared", "shared-bank-conflicts", because)
     if unit in ("shared", "l1", "texture"):
         yield AblationVerdict("memory", unit, f"{unit}-bandwidth", because)
-    if unit == "fp32" and case.count("fp32_rounded") > _ROUNDED * case.count("fp32"):
+    if unit == "fp32" and case.sum_survey_counts(
+        "fp32_rounded"
+    ) > _ROUNDED * case.sum_survey_counts("fp32"):
         because += ", by multiplications and additions that are kept apart"
         yield AblationVerdict("compute", unit, "non-fused-math", because)
     if 0 < lanes < _FEW_LANES:
@@ -314,9 +328,9 @@ def _find_busiest_unit(busy: Mapping[str, float]) -> str:
 
 def _judge_loads(case: AblatedCall) -> Verdicts:
     """Judge what comes from DRAM or the L2: too many bytes, or too few loads in flight."""
-    row, limiter = case.find_ablation_worth("hits-l2"), "dram"
+    row, limiter = case.get_worthwhile_ablation("hits-l2"), "dram"
     if row is None:
-        row, limiter = case.find_ablation_worth("hits-l1"), "l2"
+        row, limiter = case.get_worthwhile_ablation("hits-l1"), "l2"
     if row is None:
         return
     because, rule, shape = _say_time_without(row), f"{limiter}-bandwidth", case.shape
@@ -338,11 +352,11 @@ def _judge_loads(case: AblatedCall) -> Verdicts:
 
 
 def _judge_stores(case: AblatedCall) -> Verdicts:
-    row = case.find_ablation_worth("no-stores")
+    row = case.get_worthwhile_ablation("no-stores")
     if row is None:
         return
     because = _say_time_without(row)
-    if case.count("stored_bytes") > case.dram * case.seconds:
+    if case.sum_survey_counts("stored_bytes") > case.dram * case.seconds:
         because += "; DRAM could not carry what is stored"
         yield AblationVerdict("memory", "l2", "l2-bandwidth", because)
     if case.fills_dram:
@@ -354,8 +368,8 @@ def _judge_stores(case: AblatedCall) -> Verdicts:
 def _judge_waits(case: AblatedCall) -> Verdicts:
     """Return waits that cannot be taken away, but that show."""
     # Warps that wait at a barrier for one that has more to do: without it nobody's work is less.
-    share, barriers = case.count("busiest_warp"), case.count("barriers")
-    products = case.count("warpgroup_products")
+    share, barriers = case.sum_survey_counts("busiest_warp"), case.sum_survey_counts("barriers")
+    products = case.sum_survey_counts("warpgroup_products")
     if share >= _ONE_WARP and barriers + products:
         because = f"one warp of a block executes {share:.2g} times the mean, the others wait for it"
         if products > barriers:  # each begins when all four warps of its group are there
@@ -364,10 +378,10 @@ def _judge_waits(case: AblatedCall) -> Verdicts:
     # Loads whose values are the next addresses.
     refusal, waits = case.refused.get("hits-l1"), case.half_occupancy_text
     if case.is_latency_bound and not case.is_full:
-        if case.count("steering_loads") and refusal and refusal.code == "steers":
+        if case.sum_survey_counts("steering_loads") and refusal and refusal.code == "steers":
             because = f"every load decides the next address, and {waits}"
             yield AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because)
-        if case.count("steering_shared") and not case.count("loaded_bytes"):
+        if case.sum_survey_counts("steering_shared") and not case.sum_survey_counts("loaded_bytes"):
             because = f"loads of shared memory decide the next address, and {waits}"
             yield AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
     # More warps would help nearly in proportion, and something keeps them away.
@@ -379,8 +393,8 @@ def _judge_waits(case: AblatedCall) -> Verdicts:
 
 def _judge_dependent_instructions(case: AblatedCall) -> Verdicts:
     """Judge a warp that waits for its own results: too few warps, or too little that is independent."""
-    fixed = case.count("chain_fixed")
-    share = case.count("chain_fixed", "chain_xu", "chain_shared")
+    fixed = case.sum_survey_counts("chain_fixed")
+    share = case.sum_survey_counts("chain_fixed", "chain_xu", "chain_shared")
     if share >= _OF_TIME and not case.is_full:
         part = f"{100 * min(share, 1.0):.0f} %"
         because = f"one chain of dependent instructions takes {part} of a warp's time"
@@ -388,7 +402,7 @@ def _judge_dependent_instructions(case: AblatedCall) -> Verdicts:
             yield AblationVerdict("latency", "wait", "fixed-latency", because)
         yield AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
     # What no unit and no wait explains: instructions that faster functions would save.
-    row = case.find_ablation_worth("fast-math", WORTH)
+    row = case.get_worthwhile_ablation("fast-math", WORTH)
     if row:
         yield AblationVerdict("compute", "", row.rules[0], _say_time_without(row), row.gain)
 
@@ -412,7 +426,7 @@ def _make_unknown_verdict(case: AblatedCall) -> AblationVerdict:
         remedy="counters name the stall: profkit profile, where they may be read",
     )
     bound = "unknown"
-    if case.find_ablation_worth("no-memory"):
+    if case.get_worthwhile_ablation("no-memory"):
         bound = "memory"
     if case.is_latency_bound:
         bound = "latency"

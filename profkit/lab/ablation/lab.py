@@ -84,13 +84,18 @@ class AblationLab:
     def time_calls(
         self,
         calls: Mapping[str, Callable[[int], None]],
-        rounds: tuple[int, int] | None = None,
-        cold: bool = False,
+        first_and_most_rounds: tuple[int, int] | None = None,
+        with_cold_l2: bool = False,
     ) -> dict[str, Times]:
         """Return the times of calls that take turns."""
         subjects = [_make_subject(name, call) for name, call in calls.items()]
-        taken = bench.bench_subjects(
-            subjects, "", self.on.gpu, self.on.tools, cold=cold, rounds=rounds or self.on.rounds
+        taken = bench.time_subjects_in_turns(
+            subjects,
+            "",
+            self.on.gpu,
+            self.on.tools,
+            with_cold_l2=with_cold_l2,
+            first_and_most_rounds=first_and_most_rounds or self.on.rounds,
         )
         return {times.name: times for times in taken}
 
@@ -104,38 +109,43 @@ class AblationLab:
                 changes.require_min_blocks(module.kernels[launch.name], launch.threads, blocks)
         return parse_ptx_module(changes.write_edited_module())
 
-    def count_accesses(
+    def run_counting_copy(
         self,
         module: PtxModule,
         accesses: Sequence[PtxAccess],
         code: bytes,
         table: bytes,
-        part: int = 1,
+        one_of_blocks: int = 1,
         axis: int | None = None,
     ) -> Sequence[int]:
         """The counters of a counting copy after one call, or after one of so many blocks of it."""
         loaded = self.load_module(module, code, table)
         first = survey.make_initial_counters(module, accesses)
-        launches.write_global(loaded.module, survey.COUNTS, launches.pack_words(first))
-        self.run_call(Replay(self.call, loaded.functions, part=part, axis=axis))
+        launches.write_global(loaded.module, survey.COUNTS, launches.pack_64_bit_words(first))
+        self.run_call(Replay(self.call, loaded.functions, part=one_of_blocks, axis=axis))
         place = launches.find_global(loaded.module, survey.COUNTS, 8 * len(first))
-        words = launches.download_words(place, len(first))
+        words = launches.download_64_bit_words(place, len(first))
         launches.unload_code(loaded)
         return words
 
     def count_touched_sectors(
-        self, module: PtxModule, regions: Sequence[Region], code: bytes, part: int, axis: int | None
+        self,
+        module: PtxModule,
+        regions: Sequence[Region],
+        code: bytes,
+        one_of_blocks: int,
+        axis: int | None,
     ) -> int:
         """Return how many sectors of the regions a marking copy touches, by one of so many blocks."""
-        places = [device.allocate_memory(region.sectors) for region in regions]
+        places = [device.allocate_device_memory(region.sectors) for region in regions]
         for place, region in zip(places, regions, strict=True):
-            device.fill_memory(place, 0, region.sectors)
-        loaded = self.load_module(module, code, launches.pack_words(places), footprint.MAPS)
-        self.run_call(Replay(self.call, loaded.functions, part=part, axis=axis))
+            device.fill_device_memory(place, 0, region.sectors)
+        loaded = self.load_module(module, code, launches.pack_64_bit_words(places), footprint.MAPS)
+        self.run_call(Replay(self.call, loaded.functions, part=one_of_blocks, axis=axis))
         touched = 0
         for place, region in zip(places, regions, strict=True):
             touched += launches.download_bytes(place, region.sectors).count(1)
-            device.free_memory(place)
+            device.free_device_memory(place)
         launches.unload_code(loaded)
         return touched
 
@@ -145,21 +155,21 @@ class AblationLab:
         if len(launched) != 1 or launched[0].blocks > timeline.MOST_BLOCKS:
             return None
         size = 8 * timeline.FIELDS * launched[0].blocks
-        place = device.allocate_memory(size)
-        loaded = self.load_module(module, code, launches.pack_words([place]), timeline.PLACE)
+        place = device.allocate_device_memory(size)
+        loaded = self.load_module(module, code, launches.pack_64_bit_words([place]), timeline.PLACE)
         for _ in range(2):  # the first run loads the module
-            device.fill_memory(place, 0, size)
+            device.fill_device_memory(place, 0, size)
             self.run_call(Replay(self.call, loaded.functions))
-        words = launches.download_words(place, size // 8)
+        words = launches.download_64_bit_words(place, size // 8)
         launches.unload_code(loaded)
-        device.free_memory(place)
+        device.free_device_memory(place)
         return timeline.parse_block_timeline(words, self.on.gpu.sms)
 
 
 def _make_subject(name: str, call: Callable[[int], None]) -> Subject:
     def time_plainly(n: int, stream: int) -> bench.PlainCall:
-        return bench.measure_plain_calls(
+        return bench.time_plain_calls(
             lambda: bench.measure_host_seconds(lambda: call(stream), n), n, stream
         )
 
-    return Subject(name, call, bench.capture_driver_graph, time_plainly)
+    return Subject(name, call, bench.capture_replay, time_plainly)

@@ -73,10 +73,10 @@ class KernelLaunch:
     def blocks(self) -> int:
         return prod(self.grid)
 
-    def count_blocks(self, function: int = 0, smem: int | None = None) -> int:
+    def count_blocks(self, function: int = 0, dynamic_smem_bytes: int | None = None) -> int:
         """Return how many of its blocks fit on an SM, with other code or other shared memory too."""
-        used = self.smem if smem is None else smem
-        return library.count_blocks_per_sm(function or self.function, self.threads, used)
+        used = self.smem if dynamic_smem_bytes is None else dynamic_smem_bytes
+        return library.query_blocks_per_sm(function or self.function, self.threads, used)
 
 
 @dataclass(frozen=True)
@@ -195,16 +195,16 @@ def _get_address_and_size(
     return place.value, size.value
 
 
-def find_global(module: int, name: str, size: int) -> int:
+def find_global(module: int, name: str, least_bytes: int) -> int:
     """Return the address of an array of a module that has so many bytes at least."""
     word = c_char_p(name.encode())
     place, has = _get_address_and_size("cuModuleGetGlobal_v2", c_void_p(module), word)
-    if has < size:
+    if has < least_bytes:
         raise ProfkitError(f"the rewritten module has no room for {name}")
     return place
 
 
-def find_allocation(address: int) -> tuple[int, int]:
+def find_allocation_span(address: int) -> tuple[int, int]:
     """Return (first address, bytes) of what an address was allocated with; zeros if it was not."""
     return _get_address_and_size("cuMemGetAddressRange_v2", c_ulonglong(address))
 
@@ -245,8 +245,8 @@ def copy_function_attributes(launch: KernelLaunch, loaded: LoadedCode) -> None:
         _set_attribute(function, _OTHER_CLUSTERS, 1)
 
 
-def allow_dynamic_shared(function: int, size: int) -> None:
-    _set_attribute(function, _MOST_SHARED, size)
+def allow_dynamic_shared(function: int, size_bytes: int) -> None:
+    _set_attribute(function, _MOST_SHARED, size_bytes)
 
 
 def _set_attribute(function: int, number: int, value: int) -> None:
@@ -278,13 +278,13 @@ class Replay:
 
 
 def shrink_grid(
-    grid: tuple[int, int, int], part: int, axis: int | None = None
+    grid: tuple[int, int, int], one_of_blocks: int, axis: int | None = None
 ) -> tuple[int, int, int]:
     """Return one of so many blocks, along an axis or the longest; one block stays one."""
     if axis is None:
         axis = rank_axes(grid)[0]
     sizes = list(grid)
-    sizes[axis] = max(1, sizes[axis] // part)
+    sizes[axis] = max(1, sizes[axis] // one_of_blocks)
     return sizes[0], sizes[1], sizes[2]
 
 
@@ -326,12 +326,12 @@ class Hung(ProfkitError):
 _NOT_READY = 600
 
 
-def run_with_timeout(enqueue: Callable[[int], None], stream: int, seconds: float) -> None:
-    """Make a call and wait for it, but no longer than `seconds`."""
+def run_with_timeout(enqueue: Callable[[int], None], stream: int, timeout_s: float) -> None:
+    """Make a call and wait for it, but no longer than `timeout_s`."""
     event = device.create_event()
     enqueue(stream)
     device.record_event(event, stream)
-    until = time.monotonic() + seconds
+    until = time.monotonic() + timeout_s
     while True:
         try:
             return device.call_driver("cuEventQuery", c_void_p(event))
@@ -339,21 +339,21 @@ def run_with_timeout(enqueue: Callable[[int], None], stream: int, seconds: float
             if error.code != _NOT_READY:
                 raise
         if time.monotonic() > until:
-            raise Hung(f"it did not finish within {seconds:.1f} s")
+            raise Hung(f"it did not finish within {timeout_s:.1f} s")
         time.sleep(_POLL)
 
 
-def pack_words(words: Sequence[int]) -> bytes:
+def pack_64_bit_words(words: Sequence[int]) -> bytes:
     return struct.pack(f"<{len(words)}Q", *words)
 
 
-def download_bytes(address: int, size: int) -> bytes:
+def download_bytes(address: int, size_bytes: int) -> bytes:
     """Return bytes from the GPU."""
-    content = (ctypes.c_ubyte * size)()
-    device.copy_to_host(ctypes.addressof(content), address, size)
+    content = (ctypes.c_ubyte * size_bytes)()
+    device.copy_to_host(ctypes.addressof(content), address, size_bytes)
     return bytes(content)
 
 
-def download_words(address: int, count: int) -> Sequence[int]:
+def download_64_bit_words(address: int, count: int) -> Sequence[int]:
     """Return words of 8 bytes from the GPU."""
     return struct.unpack(f"<{count}Q", download_bytes(address, 8 * count))

@@ -22,7 +22,7 @@ from profkit.lab.ablation.comparison import (
     refuse_gain_beyond_arithmetic,
     refuse_gain_of_other_work,
 )
-from profkit.lab.ablation.judge import judge_record
+from profkit.lab.ablation.judge import add_ablation_verdict
 from profkit.lab.ablation.lab import AblationLab, Conditions
 from profkit.lab.ablation.launches import Replay
 from profkit.lab.ablation.preparation import PreparedChanges, Say
@@ -63,7 +63,9 @@ def ablate_call(
     say("timing")
     lab.reset()
     times = lab.time_calls({**calls, **(other_calls or {})})
-    cold = lab.time_calls({"original": calls["original"]}, _COLD_ROUNDS, cold=True)["original"]
+    cold = lab.time_calls({"original": calls["original"]}, _COLD_ROUNDS, with_cold_l2=True)[
+        "original"
+    ]
     lab.reset()
     shape = reading.make_launch_only_times(lab, times, cold, spans)
     record = msgspec.structs.replace(
@@ -71,7 +73,7 @@ def ablate_call(
         others={name: median(times[name].warm) for name in other_calls or ()},
         seconds=time.monotonic() - began,
     )
-    judged = judge_record(record, conditions.gpu.sms, conditions.gpu.dram_bandwidth)
+    judged = add_ablation_verdict(record, conditions.gpu.sms, conditions.gpu.dram_bandwidth)
     return judged, replace(times["original"], cold=cold.cold)
 
 

@@ -49,7 +49,7 @@ def run_survey(
     if isinstance(counter, ProfkitError):
         raise counter
     seen = survey.parse_survey_counters(
-        module, found, lab.count_accesses(module, found, counter, b"")
+        module, found, lab.run_counting_copy(module, found, counter, b"")
     )
     blocks = None
     if isinstance(drawn, bytes):
@@ -62,13 +62,13 @@ def _make_surveyed_code(
 ) -> SurveyedCode:
     """Say what ablations are made of: the code, what it did, and memory that is nobody's."""
     on, launched = lab.on, lab.call.kernel_launches
-    room = device.allocate_memory(ROOM)
-    device.fill_memory(room, 0, ROOM)
+    room = device.allocate_device_memory(ROOM)
+    device.fill_device_memory(room, 0, ROOM)
     # Accesses of global memory whose first and last byte lie in one allocation.
     anchored = set()
     for access in found:
         went = seen.seen[access.number]
-        owner = access.in_global and went.requests and launches.find_allocation(went.lowest)
+        owner = access.in_global and went.requests and launches.find_allocation_span(went.lowest)
         if owner and went.highest <= owner[0] + owner[1]:
             anchored.add(access.number)
     local = []
@@ -197,7 +197,7 @@ def _count_executed_instructions(
 ) -> Counter[str]:
     """Return instructions that rewritten code executes in a call, or in one of so many blocks of it."""
     counter = _assemble_or_refuse(lab, survey.write_counting_module(module, []), flags)
-    words = lab.count_accesses(module, [], counter, table, part, axis)
+    words = lab.run_counting_copy(module, [], counter, table, part, axis)
     return survey.count_executed_by_opcode(module, words)
 
 

@@ -13,7 +13,7 @@ from profkit.lab.ablation.lab import AblationLab
 from profkit.lab.ablation.timeline import BlockTimeline
 from profkit.lab.measure.bench import Times
 from profkit.lab.measure.cuda import library
-from profkit.lab.measure.cuda.resources import LIMITS, count_fitting_blocks
+from profkit.lab.measure.cuda.resources import LIMITS, compute_occupancy
 from profkit.records.ablation import LaunchOnlyTimes
 
 _SINGLE = frozenset("add sub mul fma".split())
@@ -36,7 +36,7 @@ def make_launch_only_times(
         static = library.read_kernel_attribute(launch.function, launches.STATIC_SHARED)
         registers = library.read_kernel_attribute(launch.function, launches.REGISTERS)
         shared, threads = launch.smem + static, launch.threads
-        fitting = count_fitting_blocks(lab.on.gpu.arch, registers, threads, shared)
+        fitting = compute_occupancy(lab.on.gpu.arch, registers, threads, shared)
         fraction, limit = fitting.fraction, fitting.limiter
     return LaunchOnlyTimes(
         **ratios,

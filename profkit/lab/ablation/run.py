@@ -52,7 +52,7 @@ def ablate_target(
     progress("build")
     builds, support = build_target(target)
     run = TargetRun(target, {built.variant.id: built for built in builds}, support)
-    run.measured.gpu = device.add_gpu_uuid_and_driver(device.query_gpu())
+    run.measured.gpu = device.add_gpu_uuid_and_driver(device.query_first_gpu())
     for built in builds:
         if built.failure:
             complain(built.failure)
@@ -156,14 +156,14 @@ def _read_worker_answer(file: Path, name: str) -> tuple[AblationRecord, Timing |
 
 
 def run_task_until_no_process_is_lost(
-    task: Task, place: Path, name: str, progress: Progress
+    task: Task, folder: Path, name: str, progress: Progress
 ) -> tuple[AblationRecord, Timing | None]:
     """Start processes until one ends: each begins without what the one before was lost to."""
     known = {ablation.id for ablation in list_ablations()}
     refused = dict(task.refused)
     while True:
         progress(name)
-        file = place / f"task-{len(refused)}.json"
+        file = folder / f"task-{len(refused)}.json"
         write_bytes(file, msgspec.json.encode(msgspec.structs.replace(task, refused=refused)))
         done = process.run_command(make_module_command(_MODULE, str(file)), _SECONDS)
         if done.status == 0 and is_file(get_answer_file(file)):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from profkit.collect.process import exit_with_parent
+from profkit.collect.process import exit_when_parent_ends
 from profkit.errors import ProfkitError
 from profkit.files import open_log, read_bytes, read_text, write_bytes
 from profkit.lab.ablation.assemble import PTX_LIMIT
@@ -30,7 +30,7 @@ LOST = 3  # exit status: the GPU's context is gone, or a kernel hangs
 
 
 def _serve_task(task_file: Path) -> int:
-    exit_with_parent()
+    exit_when_parent_ends()
     task = msgspec.json.decode(read_bytes(task_file), type=Task)
     with open_log(get_log_file(task_file)) as log:
 
@@ -58,9 +58,9 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     say("inputs")
     loaded = problem.load_problem(Path(task.problem))
     here = data.load_or_compute_case_data(loaded, task.case, 0, Path(task.build), task.grid)
-    gpu = device.add_gpu_uuid_and_driver(device.open_gpu())
+    gpu = device.add_gpu_uuid_and_driver(device.open_first_gpu())
     tools = library.Support(Path(task.support), gpu)
-    arena = data.allocate_arena(here)
+    arena = data.upload_arena(here)
     make_call = _make_call_factory(arena, loaded)
     call = make_call(task.library)
     beside = {name: make_call(file) for name, file in task.beside.items()}
@@ -90,7 +90,7 @@ def _make_call_factory(
     arguments: dict[int, library.Args] = {}
 
     def make_call(file: str) -> Callable[[int], None]:
-        code = library.load_library(Path(file), is_whole=False)
+        code = library.load_launcher_library(Path(file), are_all_symbols_defined=False)
 
         def start_call(stream: int) -> None:
             if stream not in arguments:
@@ -112,7 +112,7 @@ def _read_ptx(file: str | None) -> str:
 def save_contents_and_make_restorer(arena: data.Arena, here: data.CaseData) -> Callable[[], None]:
     """Return what puts back what the arrays held at first: from a copy on the GPU, if one fits there."""
     try:
-        kept = device.allocate_memory(arena.size)
+        kept = device.allocate_device_memory(arena.size)
     except device.CudaError:
         return functools.partial(arena.write_initial_contents_to, here, arena.base)
     device.copy_on_device(kept, arena.base, arena.size)

@@ -294,19 +294,19 @@ def make_full_walk(code: SurveyedCode) -> Walk:
     return walk_whole
 
 
-def make_window_walk(size: int, cached: bool = False) -> Walk:
-    """Return a walk back and forth in the first `size` bytes of a stream, whole rows."""
+def make_window_walk(size_bytes: int, cached: bool = False) -> Walk:
+    """Return a walk back and forth in the first `size_bytes` bytes of a stream, whole rows."""
 
     def walk_within(stream: AccessStream) -> AddressPath:
-        length = max(ROW, min(size, stream.length) // ROW * ROW)
+        length = max(ROW, min(size_bytes, stream.length) // ROW * ROW)
         return AddressPath(stream.base, length, choose_walk_stride(length), cached)
 
     return walk_within
 
 
-def choose_walk_stride(length: int) -> int:
+def choose_walk_stride(length_bytes: int) -> int:
     """Return a step, in whole rows, that comes back to the same bytes late."""
-    return int(length * _GOLDEN) // ROW * ROW
+    return int(length_bytes * _GOLDEN) // ROW * ROW
 
 
 def say_unmoved_loads(code: SurveyedCode) -> str:

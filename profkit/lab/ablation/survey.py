@@ -12,9 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.ptx import PtxEdits, PtxKernel, PtxModule
+
+if TYPE_CHECKING:
+    from profkit.units import Share
+
 
 COUNTS = "profkit_counts"
 _BYTES = 8
@@ -255,7 +260,7 @@ def count_global_loads_and_stores(executed: Counter[str]) -> Counter[str]:
     return counted
 
 
-def compute_largest_difference(counted: Counter[str], again: Counter[str]) -> float:
+def compute_largest_difference(counted: Counter[str], again: Counter[str]) -> Share:
     """Return by what share of itself the count of any opcode differs between two calls, the largest."""
     worst = 0.0
     for opcode, number in counted.items():

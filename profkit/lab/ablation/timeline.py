@@ -62,7 +62,7 @@ class BlockTimeline:
     longest: float  # the longest block's time over the median's
 
 
-def parse_block_timeline(words: Sequence[int], sms: int) -> BlockTimeline | None:
+def parse_block_timeline(words: Sequence[int], sm_count: int) -> BlockTimeline | None:
     """Return what the blocks wrote down; None where their times do not make sense."""
     by_sm: dict[int, list[tuple[int, int]]] = {}
     lengths = []
@@ -76,7 +76,7 @@ def parse_block_timeline(words: Sequence[int], sms: int) -> BlockTimeline | None
         return None
     first, last = min(words[0::FIELDS]), max(words[1::FIELDS])
     busy = sum(_measure_union_of_spans(spans) for spans in by_sm.values())
-    whole = (last - first) * max(sms, len(by_sm))
+    whole = (last - first) * max(sm_count, len(by_sm))
     return BlockTimeline(1 - busy / whole, max(lengths) / max(1, median(lengths)))
 
 

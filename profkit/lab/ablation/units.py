@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.ptx import PtxModule, PtxStatement
 from profkit.lab.ablation.survey import Survey
+
+if TYPE_CHECKING:
+    from profkit.units import Share
+
 
 # Lanes of one SM that a unit serves in a clock, by compute capability.
 _UNITS = "fp32", "fp64", "fp16", "int", "xu", "issue"
@@ -101,17 +106,17 @@ def is_barrier(words: Sequence[str]) -> bool:
     return words[0] in ("bar", "barrier") and "warp" not in words
 
 
-def compute_unit_shares(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
-    """Return unit -> share of its peak; `cycles`: of all SMs together."""
+def compute_unit_shares(stretches: Sequence[Work], cycles_of_all_sms: float) -> dict[str, float]:
+    """Return unit -> share of its peak; `cycles_of_all_sms`: of all SMs together."""
     total: Work = defaultdict(float)
     for work in stretches:
         for unit, number in work.items():
             if number:
-                total[unit] += number / cycles
+                total[unit] += number / cycles_of_all_sms
     return total
 
 
-def measure_units_in_turns(stretches: Sequence[Work], cycles: float) -> dict[str, float]:
+def measure_units_in_turns(stretches: Sequence[Work], cycles_of_all_sms: float) -> dict[str, Share]:
     """Return unit -> its share of the time, if it works only where it has more to do than the others.
 
     Between two barriers, what has most to do decides how long it takes. Where the sum of these times is
@@ -123,7 +128,7 @@ def measure_units_in_turns(stretches: Sequence[Work], cycles: float) -> dict[str
         if own:
             longest = max(own, key=lambda unit: own[unit])
             turns[longest] += own[longest]
-    return {unit: number / cycles for unit, number in turns.items()}
+    return {unit: number / cycles_of_all_sms for unit, number in turns.items()}
 
 
 def get_unit_of_instruction(words: list[str]) -> str:

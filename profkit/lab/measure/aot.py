@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from profkit.collect.process import exit_with_parent
+from profkit.collect.process import exit_when_parent_ends
 from profkit.errors import ProfkitError
 from profkit.evidence.users_code import import_python_file_as
 from profkit.lab.measure.cuda.resources import LIMITS
@@ -49,7 +49,7 @@ _PACKED = {
 
 def _run_compile_request(arguments: list[str]) -> int:
     """Do what a request says; what goes wrong ends in a traceback, or in one line."""
-    exit_with_parent()
+    exit_when_parent_ends()
     request_file = Path(arguments[0])
     request = json.loads(request_file.read_text(encoding="utf-8"))
     path, folder = Path(request.pop("path")), Path(request.pop("problem"))

@@ -109,29 +109,31 @@ class Times:
         )
 
 
-def capture_driver_graph(enqueue_work: Action, stream: int) -> Action:
+def capture_replay(enqueue_work: Action, stream: int) -> Action:
     """Capture what a function enqueues as a graph, and return the function that replays it."""
     graph = instantiate_graph(capture_graph(stream, enqueue_work))
     return lambda: launch_graph(graph, stream)
 
 
-def measure_host_seconds(call: Callable[[], object], calls: int) -> Seconds:
+def measure_host_seconds(call: Callable[[], object], call_count: int) -> Seconds:
     """Return host seconds per call of n plain calls in a row."""
     began = time.perf_counter()
-    for _ in range(calls):
+    for _ in range(call_count):
         call()
-    return (time.perf_counter() - began) / calls
+    return (time.perf_counter() - began) / call_count
 
 
-def measure_plain_calls(run: Callable[[], float], count: int, stream: int) -> PlainCall:
-    """Return how long one of the n plain calls takes that `run` makes, which gives the host's time."""
+def time_plain_calls(
+    run_calls_and_time_host: Callable[[], float], call_count: int, stream: int
+) -> PlainCall:
+    """Return the seconds of one of the plain calls that a function makes and times on the host."""
     start, stop = device.create_event(), device.create_event()
     device.wait_for_gpu_or_stream(stream)
     device.record_event(start, stream)
-    host = run()
+    host = run_calls_and_time_host()
     device.record_event(stop, stream)
     device.wait_for_gpu_or_stream(stream)
-    return PlainCall(device.measure_seconds_between_events(start, stop) / count, host)
+    return PlainCall(device.measure_seconds_between_events(start, stop) / call_count, host)
 
 
 @dataclass(frozen=True)
@@ -143,23 +145,25 @@ class _Graphs:
     cold: Action | None
 
 
-def bench_subjects(
+def time_subjects_in_turns(
     subjects: Sequence[Subject],
     case: str,
     gpu: device.Gpu,
     tools: Support,
-    cold: bool = True,
-    rounds: tuple[int, int] = ROUNDS,
+    with_cold_l2: bool = True,
+    first_and_most_rounds: tuple[int, int] = ROUNDS,
 ) -> list[Times]:
-    """Time subjects, each run once already, in turns; `rounds`: at first, and at most."""
+    """Time subjects, each run once already, in turns; `first_and_most_rounds`: at first, and at most."""
     stream = device.create_non_blocking_stream()
     clock = _make_replay_clock(stream, tools)
-    flushing = tools if cold else None
+    flushing = tools if with_cold_l2 else None
     graphs = [_capture_graphs(s, stream, flushing, clock) for s in subjects]
     flush = _capture_cache_flushes(tools, stream)
     _run_until_warm(graphs, stream)
     before = device.read_gpu_state(gpu.pci)
-    taken, why = _time_rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
+    taken, why = _time_rounds(
+        graphs, flush, clock, (*first_and_most_rounds, _LIMIT * len(subjects))
+    )
     after = device.read_gpu_state(gpu.pci)
     bare = _time_one_empty_kernel(tools, stream)
     results = []
@@ -187,7 +191,7 @@ def bench_subjects(
 
 def _capture_cache_flushes(tools: Support, stream: int) -> Action:
     """Return a replay of as many flushes of the caches as a cold graph has."""
-    return capture_driver_graph(
+    return capture_replay(
         lambda: _enqueue_calls_in_turn(_COLD_PER_GRAPH, stream, tools.flush_l2_cache), stream
     )
 

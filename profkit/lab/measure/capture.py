@@ -17,7 +17,7 @@ import msgspec
 from msgspec import structs
 
 from profkit.collect import process
-from profkit.collect.profiler import check_kernel_regex
+from profkit.collect.profiler import require_valid_kernel_regex
 from profkit.collect.timeline import INJECTED
 from profkit.errors import ProfkitError
 from profkit.files import list_folder, make_temporary_folder, read_json, write_text
@@ -241,7 +241,7 @@ def capture_program_launches(
     command: Sequence[str], output: Path, options: CaptureOptions, echo: BinaryIO | None = None
 ) -> list[CapturedEntry]:
     """Run a program to its end and capture launches on the way; an error if a hook saw none."""
-    check_kernel_regex(options.kernel)
+    require_valid_kernel_regex(options.kernel)
     output.mkdir(parents=True, exist_ok=True)
     with make_temporary_folder(output) as folder:
         done = process.run_command(
@@ -317,7 +317,9 @@ def measure_captured_kernels(
         if k.file:
             files[k.file] = variants.read_variant(Path(k.file))
     # Side by side; later they are there.
-    build.compile_variants_not_built_yet(files.values(), [device.query_gpu().arch], build_folder)
+    build.compile_variants_not_built_yet(
+        files.values(), [device.query_first_gpu().arch], build_folder
+    )
     tried = []
     for kernel in kernels:
         if kernel.file:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from profkit.collect.process import make_thread_pool
 from profkit.lab.measure.cuda import device, library
-from profkit.lab.measure.data import POISON, Arena, CaseData, allocate_arena
+from profkit.lab.measure.data import POISON, Arena, CaseData, upload_arena
 from profkit.lab.measure.variants.problem import Problem
 from profkit.records.store import Document
 
@@ -185,14 +185,14 @@ def run_and_check_case(
     call: Callable[[Arena], None], problem: Problem, data: CaseData
 ) -> CaseCheck:
     """Run one case once and judge everything about it; CudaError if the context is lost."""
-    here = allocate_arena(data)
+    here = upload_arena(data)
     try:
         call(here)
         device.wait_for_gpu_or_stream()
     except device.CudaError as error:
         return make_failed_case(data, error)
     host = here.copy_arena_to_host()
-    device.free_memory(here.base)
+    device.free_device_memory(here.base)
     return judge_finished_launch(problem, here, host)
 
 
@@ -268,7 +268,7 @@ def check_launcher_is_asynchronous(
     stream: int,
 ) -> CaseCheck:
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
-    here = allocate_arena(data)
+    here = upload_arena(data)
     args = here.make_args(problem, stream)
     device.wait_for_gpu_or_stream()
     try:
@@ -291,7 +291,7 @@ def check_launcher_is_asynchronous(
         )
     elif spinning and _is_any_output_written(here, early):
         faults.append("work ran on another stream than the given one: the output was written early")
-    device.free_memory(here.base)
+    device.free_device_memory(here.base)
     return replace(judged, status="wrong" if faults else "right", faults=tuple(faults))
 
 

@@ -89,14 +89,14 @@ def _map_array_file(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
 
 
 def load_or_compute_case_data(
-    problem: Problem, case: str, seed: int, folder: Path, grid: str | None = None
+    problem: Problem, case: str, seed: int, cache_folder: Path, inputs_key: str | None = None
 ) -> CaseData:
-    """Compute inputs and reference of a case once; `grid` is the header's `inputs:` key."""
-    key = hashlib.sha256(f"{problem.hash}:{case}:{seed}:{grid}".encode()).hexdigest()[:12]
-    place = folder / "data" / problem.name / f"{case}-{seed}-{key}"
+    """Compute inputs and reference of a case once; `inputs_key` is the header's `inputs:` key."""
+    key = hashlib.sha256(f"{problem.hash}:{case}:{seed}:{inputs_key}".encode()).hexdigest()[:12]
+    place = cache_folder / "data" / problem.name / f"{case}-{seed}-{key}"
     kept = place / "data.json"
     if not is_file(kept):
-        _compute_and_store_case(problem, problem.get_case(case), seed, grid, place)
+        _compute_and_store_case(problem, problem.get_case(case), seed, inputs_key, place)
     shapes = read_json(kept)
     arrays = _make_array_types(shapes["inputs"]), _make_array_types(shapes["outputs"])
     begins = tuple((out, source) for out, source in shapes.get("begins", ()))
@@ -287,9 +287,9 @@ def plan_arena(data: CaseData, base_address: int = 0) -> Arena:
     return Arena(base_address, at, data, tuple(places[:count]), tuple(places[count:]))
 
 
-def allocate_arena(data: CaseData) -> Arena:
+def upload_arena(data: CaseData) -> Arena:
     """Allocate and upload; guards and outputs are filled."""
-    arena = plan_arena(data, device.allocate_memory(plan_arena(data).size))
+    arena = plan_arena(data, device.allocate_device_memory(plan_arena(data).size))
     arena.write_initial_contents_to(data, arena.base)
     return arena
 

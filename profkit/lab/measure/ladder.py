@@ -123,7 +123,7 @@ def list_variant_states(
 ) -> Read[list[ListedVariant]]:
     """Return every variant in ladder order, problem by problem; and what cannot be read."""
     records = _find_records_by_variant(places.artifacts_dir())
-    found, problems = variants.read_variants_and_problems(places.kernels_dir(), problem)
+    found, problems = variants.read_valid_variants(places.kernels_dir(), problem)
     rows = []
     for variant in found:
         rows.append(
@@ -232,7 +232,7 @@ def compile_and_check_budgets(
     if variant_names:
         chosen = variants.find_named_variants(kernels, variant_names)
     else:
-        chosen = variants.find_variants(kernels)
+        chosen = variants.read_all_variants(kernels)
     archs = archs or [_find_present_arch()]
     folder = places.build_dir()
     with make_thread_pool() as pool:  # each waits for a program of its own
@@ -247,7 +247,7 @@ def compile_and_check_budgets(
 
 def _find_present_arch() -> str:
     try:
-        return device.find_common_arch() or device.query_gpu().arch
+        return device.find_common_arch() or device.query_first_gpu().arch
     except ProfkitError as error:
         raise ProfkitError(
             "no --arch, and no GPU to take it from", "say for what to compile: --arch 90"

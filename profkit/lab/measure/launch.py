@@ -14,14 +14,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from profkit.collect.process import exit_with_parent
+from profkit.collect.process import exit_when_parent_ends
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device, library
 
 
 def _run_launch_plan(arguments: list[str]) -> int:
     """Do what a plan says; what goes wrong is one line on stderr and status 2."""
-    exit_with_parent()
+    exit_when_parent_ends()
     plan = library.LaunchPlan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
     try:
         if plan.reference is None:
@@ -47,12 +47,12 @@ def _run_launch_plan(arguments: list[str]) -> int:
 
 
 def _prepare_variant_call(plan: library.LaunchPlan) -> Callable[[], None]:
-    device.open_gpu()
-    lib = library.load_library(Path(plan.library or ""))
+    device.open_first_gpu()
+    lib = library.load_launcher_library(Path(plan.library or ""))
     inputs = []
     for name in plan.inputs:
         inputs.append(_upload_file(Path(name)))
-    outputs = [device.allocate_memory(size) for size in plan.outputs]
+    outputs = [device.allocate_device_memory(size) for size in plan.outputs]
     for out, start in plan.begins:
         device.copy_on_device(outputs[out], inputs[start], plan.outputs[out])
     args = library.Args.from_addresses(
@@ -63,7 +63,7 @@ def _prepare_variant_call(plan: library.LaunchPlan) -> Callable[[], None]:
 
 def _upload_file(path: Path) -> int:
     size = path.stat().st_size
-    pointer = device.allocate_memory(size)
+    pointer = device.allocate_device_memory(size)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
         source = (ctypes.c_char * size).from_buffer(mapped)
         device.copy_to_device(pointer, ctypes.addressof(source), size)
@@ -78,7 +78,7 @@ def _prepare_reference_call(plan: library.LaunchPlan, name: str) -> Callable[[],
     loaded = problem.load_problem(Path(plan.problem))
     at = data.load_or_compute_case_data(loaded, plan.case, 0, Path(plan.build))
     call = loaded.make_reference_call(name, plan.case, subjects.load_inputs_as_gpu_tensors(at))
-    device.open_gpu()
+    device.open_first_gpu()
     call()  # libraries choose and load their kernels here, before the window
     return call
 

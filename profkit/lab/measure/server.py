@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from uuid import uuid4
 
-from profkit.collect.process import exit_with_parent
+from profkit.collect.process import exit_when_parent_ends
 from profkit.errors import ProfkitError
 from profkit.lab.measure import bench, check, data, subjects, worker
 from profkit.lab.measure.cuda import device, library
@@ -28,7 +28,7 @@ _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
 
 def _serve_jobs() -> int:
-    exit_with_parent()
+    exit_when_parent_ends()
     say = _open_event_stream()
     server: _WorkerServer | None = None
     for line in sys.stdin.buffer:
@@ -72,7 +72,7 @@ class _WorkerServer:
         self.say = say
         self.problem = problem.load_problem(request.problem)
         self.folder = request.build
-        gpu = device.open_gpu()
+        gpu = device.open_first_gpu()
         self.tools = library.Support(request.support, gpu)
         self.session = uuid4().hex  # of this process: what is timed in turns has one
         self.subjects: dict[tuple[str, str], bench.Subject] = {}
@@ -113,7 +113,7 @@ class _WorkerServer:
             return
         self.say(Begun("bench", case=request.case))
         conditions = self.gpu, self.tools, request.cold, request.rounds
-        timed = bench.bench_subjects(loaded, request.case, *conditions)
+        timed = bench.time_subjects_in_turns(loaded, request.case, *conditions)
         for subject, times in zip(loaded, timed, strict=True):
             if subject.judge:
                 faults = subject.judge()
@@ -148,7 +148,7 @@ class _WorkerServer:
     def _load_library(self, entry: Entry) -> ctypes.CDLL:
         if entry.library is None:
             raise ProfkitError(f"{entry.name} is not a variant: only variants are checked")
-        return library.load_library(entry.library)  # loaded once: it stays in the process
+        return library.load_launcher_library(entry.library)  # loaded once: it stays in the process
 
     def _prepare_subject(self, entry: Entry, case: str) -> bench.Subject:
         """Return an entry, ready to be timed; the values of a reference are judged on the way."""

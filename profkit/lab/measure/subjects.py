@@ -24,9 +24,9 @@ from profkit.lab.measure.cuda import device, library
 from profkit.lab.measure.data import (
     Arena,
     CaseData,
-    allocate_arena,
     copy_tensor_values_to_host,
     make_host_tensor,
+    upload_arena,
 )
 from profkit.lab.measure.variants.problem import Problem
 
@@ -48,10 +48,10 @@ def _check_launches_in_graph(
     is wrong, or on the last; None where a graph cannot hold what the launcher does (timing it says
     so); CudaError if the context is lost.
     """
-    here = allocate_arena(inputs[0])
+    here = upload_arena(inputs[0])
     args, blank = here.make_args(problem, stream), _upload_initial_contents(here, None)
     images = [_upload_initial_contents(here, data) for data in inputs]
-    results = [device.allocate_memory(here.size) for _ in inputs]
+    results = [device.allocate_device_memory(here.size) for _ in inputs]
 
     def run_in_row() -> None:
         for image, result in zip(images, results, strict=True):
@@ -71,7 +71,7 @@ def _check_launches_in_graph(
         return check.make_failed_case(inputs[0], error)
     finally:
         for address in (here.base, blank, *images, *results):
-            device.free_memory(address)
+            device.free_device_memory(address)
 
 
 def _try_replay_in_graph(enqueue_work: Callable[[], None], stream: int) -> bool:
@@ -97,7 +97,7 @@ def _capture_graph_or_none(enqueue_work: Callable[[], None], stream: int) -> int
 
 def _upload_initial_contents(arena: Arena, data: CaseData | None) -> int:
     """Put elsewhere on the device what stands in the allocation before a launch."""
-    address = device.allocate_memory(arena.size)
+    address = device.allocate_device_memory(arena.size)
     arena.write_initial_contents_to(data, address)
     return address
 
@@ -150,7 +150,7 @@ def run_native_subject(
     name: str, lib: ctypes.CDLL, problem: Problem, data: CaseData, tools: library.Support
 ) -> Subject:
     """Run a built variant once on a case's inputs; CudaError if it or a capture refuses."""
-    here = allocate_arena(data)
+    here = upload_arena(data)
     subject = run_launcher_subject(name, lib, lambda stream: here.make_args(problem, stream), tools)
 
     def judge_result() -> tuple[str, ...]:
@@ -177,11 +177,11 @@ def run_launcher_subject(
         library.call_launcher(lib, args(stream))
 
     def time_calls(n: int, stream: int) -> bench.PlainCall:
-        return bench.measure_plain_calls(
+        return bench.time_plain_calls(
             lambda: tools.time_launcher_on_host(lib, args(stream), n), n, stream
         )
 
-    return _add_captured_launches(Subject(name, start_call, bench.capture_driver_graph, time_calls))
+    return _add_captured_launches(Subject(name, start_call, bench.capture_replay, time_calls))
 
 
 def run_and_check_reference(
@@ -224,7 +224,7 @@ def run_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any]
 
     def time_calls(n: int, stream: int) -> bench.PlainCall:
         with use_stream(stream):
-            return bench.measure_plain_calls(lambda: bench.measure_host_seconds(call, n), n, stream)
+            return bench.time_plain_calls(lambda: bench.measure_host_seconds(call, n), n, stream)
 
     try:
         out = call()

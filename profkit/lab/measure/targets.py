@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from profkit.collect.tools import read_cached_json
+from profkit.collect.tools import read_cached_object
 from profkit.errors import ProfkitError
 from profkit.files import list_folder
 from profkit.lab.measure import data
@@ -84,7 +84,7 @@ def find_target_by_options(
     cases.
     """
     kernels = places.kernels_dir()
-    known, problems = variants.find_variants(kernels), _load_problems(kernels)
+    known, problems = variants.read_all_variants(kernels), _load_problems(kernels)
     with_cases = [problem for problem in problems if set(cases) <= problem.cases.keys()]
     if are_all_variants_meant:
         calls = _list_references(with_cases)
@@ -159,7 +159,7 @@ class BuiltTarget(NamedTuple):
 
 def build_target(target: Target, arch: str | None = None) -> BuiltTarget:
     """Build the variants and support.cu, for the GPU present unless an architecture is given."""
-    arch = arch or device.query_gpu().arch
+    arch = arch or device.query_first_gpu().arch
     support = variants.read_variant(build.SUPPORT)
     *builds, tools = build.compile_variants_not_built_yet(
         [*target.variants, support], [arch], target.folder
@@ -286,7 +286,7 @@ def _add_sanitizer_verdicts(check: Check, built: Build) -> Check:
     """Return a check with what the sanitizer found in this very binary."""
     if built.library is None:
         return check
-    return replace(check, sanitizer=read_cached_json(built.library.with_name("sanitizer.json")))
+    return replace(check, sanitizer=read_cached_object(built.library.with_name("sanitizer.json")))
 
 
 def make_record(run: TargetRun, name: str, case: str) -> Record:

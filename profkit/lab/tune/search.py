@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 
-from profkit.collect.process import count_available_cores, make_thread_pool
+from profkit.collect.process import count_usable_cores, make_thread_pool
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.worker import Setup, Worker, WorkerClosed, WorkerLost
@@ -89,9 +89,7 @@ class Search:
             return self.outcome
         for worker in self.workers:
             self._free.put(Runner(self.task, self.study, worker, self.progress))
-        threads = max(
-            len(self.workers) + 1, min(count_available_cores(), AHEAD * len(self.workers))
-        )
+        threads = max(len(self.workers) + 1, min(count_usable_cores(), AHEAD * len(self.workers)))
         pool = make_thread_pool(threads, "trial")
         done = []
         for _ in range(threads):
@@ -313,7 +311,7 @@ def open_study(task: Task, storage_url: str, is_resumed: bool) -> Study:
     about = {
         "source": task.variant.source_hash,
         "problem": task.problem.hash,
-        "gpu": device.query_gpu().name,
+        "gpu": device.query_first_gpu().name,
         "arch": task.arch,
     }
     trials, was = (

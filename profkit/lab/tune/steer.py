@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.lab.measure.variants.tunables import Config, Direction, Space
 from profkit.lab.tune.result import FiringRule
 
@@ -44,7 +44,7 @@ def map_rules_to_directions(space: Space) -> dict[str, list[Direction]]:
         if direction.rule not in known:
             raise ProfkitError(
                 f"{space.file}: 'steer:' names no rule: {direction.rule}",
-                did_you_mean(direction.rule, known, "profkit explain lists the rules"),
+                suggest_nearest_names(direction.rule, known, "profkit explain lists the rules"),
             )
         by_rule.setdefault(direction.rule, []).append(direction)
     for direction in ALWAYS:
@@ -107,5 +107,7 @@ def require_watched_metrics(space: Space) -> None:
         if direction.name not in CATALOGUE:
             raise ProfkitError(
                 f"{space.file}: 'watch:' names no metric: {direction.name}",
-                did_you_mean(direction.name, CATALOGUE, "profkit explain lists the metrics"),
+                suggest_nearest_names(
+                    direction.name, CATALOGUE, "profkit explain lists the metrics"
+                ),
             )

@@ -15,7 +15,7 @@ from functools import cached_property
 from math import ceil, prod
 from pathlib import Path
 
-from profkit.collect.process import count_available_cores, make_thread_pool
+from profkit.collect.process import count_usable_cores, make_thread_pool
 from profkit.errors import ProfkitError
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda import device
@@ -69,7 +69,7 @@ class Task:
     options: SearchOptions
     # compilers side by side, one a core; a configuration is built once
     _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: make_thread_pool(count_available_cores(), "build")
+        default_factory=lambda: make_thread_pool(count_usable_cores(), "build")
     )
     _builds: dict[Config, Future[ReadyBuild]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -187,7 +187,7 @@ def choose_variant_and_case_to_tune(target: Target) -> tuple[Variant, str]:
 def prepare_task(target: Target, options: SearchOptions) -> Task:
     """Build the defaults of a search; a ProfkitError if the variant does not run on this GPU."""
     variant, case = choose_variant_and_case_to_tune(target)
-    arch = device.query_gpu().arch
+    arch = device.query_first_gpu().arch
     if variant.choose_compile_target_for(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
     default = variant.with_tunables(**variant.space.default.values_by_macro)

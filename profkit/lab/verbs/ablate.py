@@ -124,7 +124,7 @@ def _make_target_of_source_or_binary(
     if file.suffix in SOURCES:
         name = write_problem_of_source_file(file, kernel, described, folder)
     else:
-        arch = device.query_gpu().arch
+        arch = device.query_first_gpu().arch
         name = write_problem_of_binary(file, kernel, described, folder, arch)
     return find_target_by_options(LabFolders(folder, build), [name], False, (CASE,), False)
 

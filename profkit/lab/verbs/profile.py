@@ -175,7 +175,7 @@ def _profile_on_cluster(
     """Profile each case wherever a GPU is free, into the shared artifacts; the exit status."""
     from profkit.cli import output as out
     from profkit.lab.measure.pipeline import HostResult, profile_cases_on_workers
-    from profkit.reports.cluster import connect_to_cluster
+    from profkit.reports.cluster import connect_to_dask_scheduler
 
     if gpus is not None:
         hint = "each worker of the cluster has one GPU"
@@ -190,7 +190,7 @@ def _profile_on_cluster(
         where = f"case {result.case} on {result.host or 'no host'}"
         out.print_error_with_output(f"{where}: exit status {result.status}", result.errors)
 
-    client = connect_to_cluster(address)
+    client = connect_to_dask_scheduler(address)
     results = profile_cases_on_workers(
         client, [*chain.from_iterable(flags), *how], target.cases, say_problem
     )
@@ -249,7 +249,7 @@ def _profile_command(
             f"{report} already exists", "use -o NAME.ncu-rep, which also replaces it"
         )
     ncu = tools.require_tool("ncu")
-    with show_ncu_output(out.check_output_path(report.with_suffix(LOG))) as words:
+    with show_ncu_output(out.require_writable_output_path(report.with_suffix(LOG))) as words:
         done = profiler.profile_program(command, report, ncu, settings, words)
     if done.note:
         out.print_error(

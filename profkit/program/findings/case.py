@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.judge import NO_SAVING, Estimate, Finding
 from profkit.program.operators import Product, compute_operator_traffic, find_operator_needs
@@ -15,11 +15,15 @@ from profkit.program.replay.scenario import UNCHANGED, HostModels, Range, StepCh
 from profkit.program.steps.attribution import is_compilers_operator
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import PeriodSplit, describe_launch_place
-from profkit.program.steps.kinds import is_compiled
+from profkit.program.steps.kinds import is_inductor_kernel
 from profkit.program.steps.places import describe_place_of_works, find_main_place
 from profkit.program.timeline import Activity, Device, HostSpan
 from profkit.records.gpus import Gpu, find_nearest_of_generation, get_measured_levels
 from profkit.reports.figures import fill_sentence
+
+if TYPE_CHECKING:
+    from profkit.units import BytesPerSecond
+
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
 EMPTY = 1_200  # nanoseconds: a kernel of a graph that does nothing takes about so long
@@ -160,26 +164,30 @@ class StepCase:
         """Return the one of some works that takes longest."""
         return max((self.works[i] for i in sorted(indices)), key=lambda w: w.activity.duration)
 
-    def describe_origin_of_works(self, indices: Sequence[int], otherwise: int | None = None) -> str:
+    def describe_origin_of_works(
+        self, indices: Sequence[int], fallback_place: int | None = None
+    ) -> str:
         """Say where some works come from: the line of most of their time.
 
-        Where no line is known, it is said where `otherwise` comes from, or the longest of them.
+        Where no line is known, it is said where `fallback_place` comes from, or the longest of them.
         """
         works = [self.works[i] for i in indices]
         found = find_main_place((work.maker.place, work.activity.duration) for work in works)
         if found:
             return describe_place_of_works(found)
-        if otherwise is None:
+        if fallback_place is None:
             work = self.find_longest_work(indices)
         else:
-            work = self.works[otherwise]
+            work = self.works[fallback_place]
         return describe_launch_place(work)
 
     def list_unclaimed_works(
-        self, which: Callable[[StepWork], bool], claimed: frozenset[int] = frozenset()
+        self, is_wanted: Callable[[StepWork], bool], claimed_works: frozenset[int] = frozenset()
     ) -> list[int]:
         """Return indices of the works that are so and not claimed."""
-        return [i for i, work in enumerate(self.works) if i not in claimed and which(work)]
+        return [
+            i for i, work in enumerate(self.works) if i not in claimed_works and is_wanted(work)
+        ]
 
     def sum_allocation_ns(self) -> int:
         """Return nanoseconds that the host takes or gives back memory."""
@@ -196,7 +204,7 @@ class StepCase:
         if 2 * sum(bool(_OF_XLA.match(name)) for name in names) > len(names):
             return "jax"
         by_operator = any(w.maker.op.startswith("aten::") for w in self.works)
-        by_name = any("at::native" in name or is_compiled(name) for name in names)
+        by_name = any("at::native" in name or is_inductor_kernel(name) for name in names)
         if by_operator or by_name:
             return "torch"
         return "others"
@@ -272,7 +280,7 @@ class StepCase:
         return find_nearest_of_generation(self.cc)
 
     @cached_property
-    def bandwidth(self) -> float:
+    def bandwidth(self) -> BytesPerSecond:
         """Return bytes a second that memory-bound work reaches here: seen in the step, or assumed."""
         seen = []
         for w in self.works:
@@ -366,10 +374,10 @@ def is_from_compiled_code(work: StepWork) -> bool:
     """Return whether code of torch.compile launched it: Inductor's kernels, or by its makers."""
     maker = work.maker
     names = (maker.op, maker.top, maker.range)
-    return is_compiled(work.activity.name) or any(map(is_compilers_operator, names))
+    return is_inductor_kernel(work.activity.name) or any(map(is_compilers_operator, names))
 
 
-def is_of_backward(work: StepWork) -> bool:
+def is_launched_by_autograd(work: StepWork) -> bool:
     """Return whether autograd launched it."""
     place = work.maker.place
     if place is not None and place.part == "backward":
@@ -377,7 +385,7 @@ def is_of_backward(work: StepWork) -> bool:
     return work.maker.top.startswith("autograd::") or "Backward" in work.maker.top
 
 
-def is_of_optimizer(work: StepWork) -> bool:
+def is_launched_in_optimizer_step(work: StepWork) -> bool:
     """Return whether it was launched inside of an optimiser's step, and by no module that it calls."""
     place = work.maker.place
     if place is not None and place.part == "optimizer":
@@ -420,12 +428,14 @@ def find_small_uploads(case: StepCase) -> frozenset[int]:
     return frozenset(small if len(small) >= MANY_COPIES else ())
 
 
-def find_calls_waiting_for_works(case: StepCase, copies: Collection[int]) -> list[int]:
+def find_calls_waiting_for_works(case: StepCase, awaited_works: Collection[int]) -> list[int]:
     """Return the calls that wait for some works."""
-    return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in copies]
+    return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in awaited_works]
 
 
-def list_runs_that_compiler_would_merge(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
+def list_runs_that_compiler_would_merge(
+    case: StepCase, claimed_works: frozenset[int]
+) -> list[list[int]]:
     """Return runs on one stream, of one direction of the training, of what a compiler would merge.
 
     Copies that go away (they are claimed) end no run.
@@ -433,12 +443,14 @@ def list_runs_that_compiler_would_merge(case: StepCase, claimed: frozenset[int])
     runs: list[list[int]] = []
     open_runs: dict[int, list[int]] = {}  # by stream
     for index, work in enumerate(case.works):
-        if index in claimed and is_only_moving_data(work):
+        if index in claimed_works and is_only_moving_data(work):
             continue
         stream = work.activity.stream
         run = open_runs.get(stream, [])
-        fits = _can_be_merged_by_compiler(work) and index not in claimed
-        if run and (not fits or is_of_backward(case.works[run[0]]) != is_of_backward(work)):
+        fits = _can_be_merged_by_compiler(work) and index not in claimed_works
+        if run and (
+            not fits or is_launched_by_autograd(case.works[run[0]]) != is_launched_by_autograd(work)
+        ):
             runs.append(open_runs.pop(stream))
         if fits:
             open_runs.setdefault(stream, []).append(index)
@@ -448,7 +460,11 @@ def list_runs_that_compiler_would_merge(case: StepCase, claimed: frozenset[int])
 
 def _can_be_merged_by_compiler(work: StepWork) -> bool:
     moves = work.kind in MEMBERS | PASSED or is_only_moving_data(work)
-    return moves and not is_compiled(work.activity.name) and not is_of_optimizer(work)
+    return (
+        moves
+        and not is_inductor_kernel(work.activity.name)
+        and not is_launched_in_optimizer_step(work)
+    )
 
 
 def estimate_ns_as_merged_kernel(case: StepCase, run: Sequence[int]) -> float:
@@ -458,7 +474,7 @@ def estimate_ns_as_merged_kernel(case: StepCase, run: Sequence[int]) -> float:
     half are taken to come from outside; on the way back all, for they were kept on the way forward,
     where one more is written for that.
     """
-    back = is_of_backward(case.works[run[0]])
+    back = is_launched_by_autograd(case.works[run[0]])
     keeps = case.trains and not back
     if back:
         new = 1.0

@@ -31,7 +31,7 @@ def compute_ms_saved_at_floor(
 ) -> float:
     """Return the milliseconds of the step that a change to a floor saves alone, with some host."""
     before = host or case.hosts.usual
-    after = change.apply(before, level)
+    after = change.apply_to_model(before, level)
     saved = max(0.0, before.period - after.period) / 1e6
     return min(saved, case.hosts.plain.expect)
 

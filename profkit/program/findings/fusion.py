@@ -19,7 +19,7 @@ from profkit.program.findings.case import (
     StepCase,
     StepFinding,
     estimate_ns_as_merged_kernel,
-    is_of_backward,
+    is_launched_by_autograd,
     list_runs_that_compiler_would_merge,
 )
 from profkit.program.operators import VALUE_BYTES
@@ -27,7 +27,7 @@ from profkit.program.replay.scenario import NOTHING, Range, StepChange, make_exa
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
 from profkit.program.steps.kinds import find_product_precision
-from profkit.reports.figures import counted
+from profkit.reports.figures import format_counted
 
 BETWEEN = frozenset(
     "elementwise convert set softmax reduce random layout copy gather other concat".split()
@@ -75,9 +75,9 @@ ATTENTION = RuleTexts(
 )
 
 
-def find_unfused_attention(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_unfused_attention(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find products with a softmax between them, the scores in DRAM."""
-    regions = _find_attention_regions(case, claimed)
+    regions = _find_attention_regions(case, claimed_works)
     if not regions:
         return
     chosen = sorted(chain.from_iterable(regions))
@@ -99,15 +99,15 @@ def find_unfused_attention(case: StepCase, claimed: frozenset[int]) -> Iterator[
         change,
         where,
         times=len(regions),
-        places=counted(len(regions), "place"),
+        places=format_counted(len(regions), "place"),
         around=around,
     )
 
 
-def _find_attention_regions(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
+def _find_attention_regions(case: StepCase, claimed_works: frozenset[int]) -> list[list[int]]:
     """Return the works from the products before a softmax to those after it, one list a softmax."""
     out: list[list[int]] = []
-    used: set[int] = set(claimed)
+    used: set[int] = set(claimed_works)
     repeated = _find_repeated_softmaxes(case)
     scores: set[tuple[int, int]] = set()  # of attention, on its way forward
     for i, work in enumerate(case.works):
@@ -115,7 +115,7 @@ def _find_attention_regions(case: StepCase, claimed: frozenset[int]) -> list[lis
         if i in used or work.kind != "softmax" or _is_log_softmax(work):
             continue
         if size == UNKNOWN and not (
-            _make_softmax_key(work) in repeated or _has_too_many_keys_for_choice(work)
+            _get_launch_identity(work) in repeated or _has_too_many_keys_for_choice(work)
         ):
             continue
         if _is_of_backward_by_name(work) and size not in scores:
@@ -131,7 +131,7 @@ def _find_attention_regions(case: StepCase, claimed: frozenset[int]) -> list[lis
     return out
 
 
-def _make_softmax_key(work: StepWork) -> tuple[object, ...]:
+def _get_launch_identity(work: StepWork) -> tuple[object, ...]:
     """Return what launches of one softmax in several layers have in common."""
     return work.activity.name, work.activity.grid, work.activity.block
 
@@ -139,7 +139,7 @@ def _make_softmax_key(work: StepWork) -> tuple[object, ...]:
 def _find_repeated_softmaxes(case: StepCase) -> set[tuple[object, ...]]:
     """Return softmaxes that a step has several times: layers have one each, a loss has one."""
     softmaxes = (work for work in case.works if work.kind == "softmax")
-    counted = Counter(_make_softmax_key(work) for work in softmaxes)
+    counted = Counter(_get_launch_identity(work) for work in softmaxes)
     return {launched for launched, count in counted.items() if count > 1}
 
 
@@ -164,7 +164,7 @@ def _is_log_softmax(softmax: StepWork) -> bool:
 
 def _is_of_backward_by_name(work: StepWork) -> bool:
     """Return whether autograd launched it; where no operator is known, by its kernel's name."""
-    return is_of_backward(work) or (not work.maker.top and "ackward" in work.activity.name)
+    return is_launched_by_autograd(work) or (not work.maker.top and "ackward" in work.activity.name)
 
 
 def _read_score_size(softmax: StepWork) -> tuple[int, int]:
@@ -204,7 +204,7 @@ def _is_product_of_scores(case: StepCase, product_index: int, softmax: int) -> b
     if _read_score_size(other) == UNKNOWN:
         return not one.maker.shapes and _is_within_one_head(case, one, other)
     factors = _read_product_sizes(one)
-    if factors is None or is_of_backward(one) != is_of_backward(other):
+    if factors is None or is_launched_by_autograd(one) != is_launched_by_autograd(other):
         return False
     scores, keys = _read_score_size(other)
     makes = factors.count_result_elements() == scores and keys in {factors.rows, factors.columns}
@@ -212,7 +212,7 @@ def _is_product_of_scores(case: StepCase, product_index: int, softmax: int) -> b
         factors.count_left_operand_elements(),
         factors.count_right_operand_elements(),
     }
-    if is_of_backward(one):
+    if is_launched_by_autograd(one):
         return makes or reads
     if product_index < softmax:
         fits, width = makes, factors.inner
@@ -297,9 +297,11 @@ ELEMENTWISE = RuleTexts(
 )
 
 
-def find_unfused_elementwise(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_unfused_elementwise(
+    case: StepCase, claimed_works: frozenset[int]
+) -> Iterator[StepFinding]:
     """Find runs of kernels that each read and write what the one before has just written."""
-    runs = list_elementwise_chains(case, claimed)
+    runs = list_elementwise_chains(case, claimed_works)
     if not runs:
         return
     # Each run as one kernel that reads its inputs and writes its result.
@@ -318,7 +320,7 @@ def find_unfused_elementwise(case: StepCase, claimed: frozenset[int]) -> Iterato
         ELEMENTWISE,
         chosen,
         change,
-        case.describe_origin_of_works(chosen, otherwise=worst[0]),
+        case.describe_origin_of_works(chosen, fallback_place=worst[0]),
         "compiled" if case.is_compiled(chosen) else "",
         runs=len(runs),
         chains="chains" if len(runs) > 1 else "chain",
@@ -326,7 +328,7 @@ def find_unfused_elementwise(case: StepCase, claimed: frozenset[int]) -> Iterato
     )
 
 
-def list_elementwise_chains(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
+def list_elementwise_chains(case: StepCase, claimed_works: frozenset[int]) -> list[list[int]]:
     """Return runs with at least three elementwise kernels that are bound by their bytes.
 
     Of shorter ones the launches are what costs: that is the host's. In training what lies between two is
@@ -334,7 +336,7 @@ def list_elementwise_chains(case: StepCase, claimed: frozenset[int]) -> list[lis
     """
     least = LEAST_CHAIN if _may_train(case) else LEAST_PAIR
     chains = []
-    for run in list_runs_that_compiler_would_merge(case, claimed):
+    for run in list_runs_that_compiler_would_merge(case, claimed_works):
         long = [i for i in run if case.works[i].activity.duration > 2 * SHORT]
         for part in _split_at_equal_copies(case, long):
             if sum(case.works[i].kind in MEMBERS for i in part) >= least:
@@ -390,14 +392,16 @@ IN_GRAPHS = RuleTexts(
 )
 
 
-def find_small_kernels_in_graphs(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_small_kernels_in_graphs(
+    case: StepCase, claimed_works: frozenset[int]
+) -> Iterator[StepFinding]:
     """Find many elementwise kernels in a graph that are so small that their launches are most of them.
 
     One kernel for all takes what they take beyond a launch each; the delays between them go.
     """
     scale: dict[int, Range] = {}
     gone: list[int] = []
-    for run in _list_small_kernel_runs(case, claimed):
+    for run in _list_small_kernel_runs(case, claimed_works):
         beyond = sum(max(0.0, case.works[i].activity.duration - EMPTY) for i in run)
         first = max(1, case.works[run[0]].activity.duration)
         left = (SHORT + beyond) / first
@@ -412,13 +416,13 @@ def find_small_kernels_in_graphs(case: StepCase, claimed: frozenset[int]) -> Ite
     yield case.make_finding(IN_GRAPHS, chosen, change, "", advice, mean=mean)
 
 
-def _list_small_kernel_runs(case: StepCase, claimed: frozenset[int]) -> list[list[int]]:
+def _list_small_kernel_runs(case: StepCase, claimed_works: frozenset[int]) -> list[list[int]]:
     """Return runs of many small elementwise kernels of a graph."""
     runs: list[list[int]] = []
     open_run: list[int] = []
     for index, work in enumerate(case.works):
         small = work.activity.duration <= 2 * SHORT and work.kind in MEMBERS
-        if small and work.activity.graph and index not in claimed:
+        if small and work.activity.graph and index not in claimed_works:
             open_run.append(index)
             continue
         runs.append(open_run)
@@ -442,19 +446,19 @@ AUTOCASTS = RuleTexts(
 )
 
 
-def find_repeated_autocasts(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_repeated_autocasts(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find operands that autocast puts into half precision at each use, and their gradients back.
 
     A tensor that is cast at each of its uses has a gradient for each, which is cast back and added
     to the others in float32: so the sums tell how many of the casts are of one tensor.
     """
     uses = case.list_unclaimed_works(
-        lambda w: _is_cast(w) and bool(_PRODUCT.search(w.maker.top)), claimed
+        lambda w: _is_cast(w) and bool(_PRODUCT.search(w.maker.top)), claimed_works
     )
     if len(uses) < 2 * LEAST_CHAIN:
         return
     sizes = Counter(_get_sorted_sizes_of_first_operand(case.works[i]) for i in uses)
-    back, sums = _find_gradient_casts(case, sizes, claimed)
+    back, sums = _find_gradient_casts(case, sizes, claimed_works)
     if not sums:
         return  # each is cast once: no cache helps
     first = max(0.0, 1 - len(sums) / max(1, len(back)))
@@ -475,11 +479,11 @@ def find_repeated_autocasts(case: StepCase, claimed: frozenset[int]) -> Iterator
 
 
 def _find_gradient_casts(
-    case: StepCase, sizes: Collection[tuple[int, ...]], claimed: frozenset[int]
+    case: StepCase, sizes: Collection[tuple[int, ...]], claimed_works: frozenset[int]
 ) -> tuple[list[int], list[int]]:
     """Return the casts of gradients of some sizes, and their sums in float32."""
     casts, sums = [], []
-    for index in case.list_unclaimed_works(is_of_backward, claimed):
+    for index in case.list_unclaimed_works(is_launched_by_autograd, claimed_works):
         work = case.works[index]
         if _get_sorted_sizes_of_first_operand(work) not in sizes:
             continue
@@ -507,9 +511,9 @@ CASTS = RuleTexts(
 )
 
 
-def find_repeated_casts(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_repeated_casts(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find kernels that only convert tensors to another type: some of them convert one tensor again."""
-    works = case.list_unclaimed_works(_is_cast, claimed)
+    works = case.list_unclaimed_works(_is_cast, claimed_works)
     if len(works) < 2 * LEAST_CHAIN:
         return
     sizes = Counter(case.works[i].maker.shapes for i in works)

@@ -86,7 +86,7 @@ SLOW_LAUNCHES = RuleTexts(
 )
 
 
-def find_slow_launches(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_slow_launches(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Find a host that launches more slowly than the GPU works."""
     if not case.repeats:
         return  # a graph has nothing to replay
@@ -205,7 +205,7 @@ OWN_WORK = RuleTexts(
 )
 
 
-def find_long_host_work(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_long_host_work(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Find something long of the host's own that it does while the GPU waits."""
     model = case.hosts.usual
     gaps = []
@@ -282,17 +282,17 @@ def _find_wait_returning_before_call(case: StepCase, call: int) -> str:
     return ""
 
 
-def find_name_of_enclosing_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
+def find_name_of_enclosing_span(spans: Sequence[HostSpan], begin_ns: int, end_ns: int) -> str:
     """Return the shortest named thing that most of some host time lies in.
 
     A function before an operator.
     """
     best: dict[bool, tuple[int, str]] = {}
     for span in spans:
-        if span.start >= high:
+        if span.start >= end_ns:
             break
-        inside = min(span.end, high) - max(span.start, low)
-        if span.kind == "step" or inside < 0.6 * (high - low):
+        inside = min(span.end, end_ns) - max(span.start, begin_ns)
+        if span.kind == "step" or inside < 0.6 * (end_ns - begin_ns):
             continue
         if span.kind == "python" and not is_informative_frame(span.name):
             continue
@@ -313,7 +313,10 @@ ALLOCATIONS = RuleTexts(
 )
 
 
-def find_repeated_allocations(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_repeated_allocations(
+    case: StepCase,
+    claimed_works: frozenset[int],  # noqa: ARG001
+) -> Iterator[StepFinding]:
     """Find memory that every step takes from the driver and gives back: both stop the host."""
     calls = case.step.calls
     chosen = [i for i, call in enumerate(calls) if call.allocates]
@@ -394,7 +397,7 @@ WAITS = RuleTexts(
 )
 
 
-def find_host_waits(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_host_waits(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Find waits of the host for the GPU, which is then idle until the next launch reaches it."""
     held = _list_waits_but_for_large_copies(case)
     if not held or not _is_idle_after_waits(case):

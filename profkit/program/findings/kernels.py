@@ -17,7 +17,11 @@ from profkit.program.findings.case import REACH, Advice, RuleTexts, StepCase, St
 from profkit.program.operators import is_native_kernel_but_not_elementwise
 from profkit.program.replay.scenario import Range, StepChange, make_exact_range
 from profkit.program.steps.cut import KernelGroup, StepWork
-from profkit.program.steps.kinds import find_product_precision, is_library_kernel, is_vector_product
+from profkit.program.steps.kinds import (
+    find_product_precision,
+    is_library_kernel,
+    is_memory_bound_product,
+)
 from profkit.program.timeline import GRAPH
 from profkit.reports.figures import get_base_name_of_kernel
 
@@ -72,9 +76,9 @@ NAMED_ATOMICS = RuleTexts(
 )
 
 
-def find_contended_atomics(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_contended_atomics(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find sums into few places, which wait for one another: far from what their bytes need."""
-    for group, works in _iterate_large_groups_with_works(case, claimed, LEAST):
+    for group, works in _iterate_large_groups_with_works(case, claimed_works, LEAST):
         need, now = case.estimate_ns_of_bytes(works), 1e6 * case.sum_work_ms(works)
         if group.kind == "scatter" and not need and now >= BY_NAME * case.split.period:
             left, share = REACH["atomics by name"], now / case.split.period
@@ -100,12 +104,14 @@ SMALL_GRID = RuleTexts(
 )
 
 
-def find_small_grid(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_small_grid(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find a kernel of fewer blocks than the GPU has multiprocessors, with what runs beside it."""
     count = None
     if case.device:
         count = case.device.multiprocessors
-    for group, works in _iterate_large_groups_with_works(case, claimed, SHARE) if count else ():
+    for group, works in (
+        _iterate_large_groups_with_works(case, claimed_works, SHARE) if count else ()
+    ):
         blocks = prod(group.grid or ())
         known = group.grid is not None and group.kind not in {"collective", "attention"}
         if not count or not known or blocks > IDLE * count or group.time < LONG * group.calls:
@@ -172,9 +178,9 @@ COUNTED = RuleTexts(
 )
 
 
-def find_slow_kernels(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_slow_kernels(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find a kernel far from its hardware limit: counted, or by its operator's bytes."""
-    for group, works in _iterate_large_groups_with_works(case, claimed, SHARE):
+    for group, works in _iterate_large_groups_with_works(case, claimed_works, SHARE):
         gain, need = case.gains.get(group.id), _estimate_floor_ns_of_group(case, group, works)
         if gain is not None:
             if gain > GAINED:
@@ -204,7 +210,7 @@ def is_kernel_near_floor(case: StepCase, group: KernelGroup) -> bool:
     if group.kind in {"gemm", "conv"}:
         precise = find_product_precision(group.name)
         matrix_cores = precise in {"half", "tf32"} or _TENSILE_HALF.match(group.name) is not None
-        return matrix_cores or is_vector_product(group.name)
+        return matrix_cores or is_memory_bound_product(group.name)
     need = case.estimate_ns_of_bytes(group.works)
     return not need or group.time <= NEAR * need or group.time < LONG * group.calls
 
@@ -250,31 +256,33 @@ NAMED_SORTS = RuleTexts(
 )
 
 
-def find_sorts_for_top_values(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_sorts_for_top_values(
+    case: StepCase, claimed_works: frozenset[int]
+) -> Iterator[StepFinding]:
     """Find a whole order where only its beginning is read on: topk finds that without it."""
     others = [i for i, work in enumerate(case.works) if work.maker.op not in SORTING]
     found = []
-    for i in case.list_unclaimed_works(lambda w: w.maker.op in SORTING, claimed):
+    for i in case.list_unclaimed_works(lambda w: w.maker.op in SORTING, claimed_works):
         if is_sort_result_sliced(case, i, others):
             found.append(i)
     if not found:
-        yield from _find_sorts_by_name(case, claimed)
+        yield from _find_sorts_by_name(case, claimed_works)
         return
     if case.sum_work_ms(found) * 1e6 < LEAST * case.split.period:
         return
     size = " x ".join(map(str, case.find_longest_work(found).maker.shapes[0]))
     operators = {case.works[i].maker.ordinal for i in found}
     alike = case.list_unclaimed_works(
-        lambda w: w.maker.op in SORTING and not w.maker.shapes, claimed
+        lambda w: w.maker.op in SORTING and not w.maker.shapes, claimed_works
     )
     found += [i for i in alike if case.works[i].maker.ordinal in operators]
     change = StepChange(dict.fromkeys(found, REACH["sort"]))
     yield case.make_finding(SORTS, found, change, size=size)
 
 
-def _find_sorts_by_name(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def _find_sorts_by_name(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find sorts whose operators are not known, where hardly anything is done with the order."""
-    sorting = case.list_unclaimed_works(lambda w: not w.maker.op and _is_sort(w), claimed)
+    sorting = case.list_unclaimed_works(lambda w: not w.maker.op and _is_sort(w), claimed_works)
     if case.sum_work_ms(sorting) * 1e6 < BY_NAME * case.split.period:
         return
     last = max(sorting)
@@ -324,11 +332,11 @@ def _are_few_columns_read(behind: Sequence[StepWork], whole: Sequence[int]) -> b
 
 
 def _iterate_large_groups_with_works(
-    case: StepCase, claimed: frozenset[int], share: float
+    case: StepCase, claimed_works: frozenset[int], share: float
 ) -> Iterator[tuple[KernelGroup, list[int]]]:
     """Yield groups that take at least a share of the step, with their works that are not claimed."""
     for group in case.groups:
-        works = [i for i in group.works if i not in claimed]
+        works = [i for i in group.works if i not in claimed_works]
         if works and group.time >= share * case.split.period:
             yield group, works
 

@@ -22,8 +22,8 @@ from profkit.program.findings.case import (
     RuleTexts,
     StepCase,
     StepFinding,
-    is_of_backward,
-    is_of_optimizer,
+    is_launched_by_autograd,
+    is_launched_in_optimizer_step,
 )
 from profkit.program.operators import Flow, Flows, Needs, find_operator_needs, find_tensor_flows
 from profkit.program.replay.scenario import Range, StepChange, make_exact_range
@@ -80,14 +80,17 @@ class Loop:
         return [list(self.works[place :: self.length]) for place in range(self.length)]
 
 
-def find_batchable_launches(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_batchable_launches(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find the same kernels of the same sizes again and again, where one launch could do each."""
-    loops = list_independent_loops(case, claimed)
+    loops = list_independent_loops(case, claimed_works)
     if not loops:
         return
     runs = []
     for loop in loops:
-        runs += [*loop.list_works_by_place_in_turn(), *_list_backward_runs(case, loop, claimed)]
+        runs += [
+            *loop.list_works_by_place_in_turn(),
+            *_list_backward_runs(case, loop, claimed_works),
+        ]
     change = make_change_merging_runs(case, runs)
     if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
         return
@@ -138,7 +141,7 @@ def _describe_loop_place(case: StepCase, loop: Loop, chosen: Sequence[int]) -> s
         if line:
             return shorten_line_path(line)
     main = max(loop.list_works_by_place_in_turn(), key=case.sum_work_ms)
-    return case.describe_origin_of_works(chosen, otherwise=main[0])
+    return case.describe_origin_of_works(chosen, fallback_place=main[0])
 
 
 def _is_same_module_each_turn(case: StepCase, loop: Loop) -> bool:
@@ -168,12 +171,18 @@ def make_change_merging_runs(case: StepCase, runs: Sequence[Sequence[int]]) -> S
     return StepChange(heads, gone)
 
 
-def _list_backward_runs(case: StepCase, loop: Loop, claimed: frozenset[int]) -> list[list[int]]:
+def _list_backward_runs(
+    case: StepCase, loop: Loop, claimed_works: frozenset[int]
+) -> list[list[int]]:
     """Return equal kernels that the backward pass runs for each turn, of all turns."""
     members = {_make_place_key(case.works[index]) for index in loop.works} - {None}
     alike: dict[Hashable, list[int]] = {}
     for index, work in enumerate(case.works):
-        if index in claimed or not is_of_backward(work) or _make_place_key(work) not in members:
+        if (
+            index in claimed_works
+            or not is_launched_by_autograd(work)
+            or _make_place_key(work) not in members
+        ):
             continue
         if work.activity.kind == "kernel" and not work.activity.graph:
             key = (_make_place_key_without_numbers(work), work.activity.name, work.activity.grid)
@@ -201,7 +210,7 @@ def _make_place_key_without_numbers(work: StepWork) -> Hashable:
     return place.line, replace_layer_numbers(place.module), place.kind
 
 
-def list_independent_loops(case: StepCase, claimed: frozenset[int]) -> list[Loop]:
+def list_independent_loops(case: StepCase, claimed_works: frozenset[int]) -> list[Loop]:
     """Return loops over equal and independent turns, those of long turns first.
 
     Each turn has operators of its own, and the host waits for nothing between them. First the same
@@ -210,7 +219,7 @@ def list_independent_loops(case: StepCase, claimed: frozenset[int]) -> list[Loop
     used: set[int] = set()
     loops = []
     for joined in (False, True):
-        launched = [_make_loop_key(case, i, claimed, joined) for i in range(len(case.works))]
+        launched = [_make_loop_key(case, i, claimed_works, joined) for i in range(len(case.works))]
         for length, begin, end in _find_repeats_of_any_length(launched, SIBLINGS):
             loop = _find_independent_loop(case, length, begin, end)
             if loop is not None and used.isdisjoint(loop.works):
@@ -325,7 +334,7 @@ def _find_repeats_of_length(
 
 
 def _make_loop_key(
-    case: StepCase, index: int, claimed: frozenset[int], joined: bool
+    case: StepCase, index: int, claimed_works: frozenset[int], joined: bool
 ) -> tuple[object, ...] | None:
     """Return what the launches of one place in a loop have in common; None for what is in no loop.
 
@@ -336,9 +345,13 @@ def _make_loop_key(
     member = _make_place_key(work)
     is_named = maker.ordinal >= 0 or member is not None
     is_launched = activity.kind in {"kernel", "set"} and not activity.graph
-    if index in claimed or not is_launched or not is_named:
+    if index in claimed_works or not is_launched or not is_named:
         return None
-    if is_of_backward(work) or is_of_optimizer(work) or _is_after_wait(case, index):
+    if (
+        is_launched_by_autograd(work)
+        or is_launched_in_optimizer_step(work)
+        or _is_after_wait(case, index)
+    ):
         return None
     shown = (activity.name, activity.grid, activity.block, activity.stream)
     if member is not None:
@@ -374,7 +387,7 @@ class _TensorsOfTurn:
     entry: list[Flow] = field(default_factory=list)  # read before anything was computed
     begins: bool = True  # whether nothing was, besides conversions
 
-    def read(self, wanted: Flow) -> None:
+    def note_tensor_read(self, wanted: Flow) -> None:
         """Read a tensor: one of the turn, or one from outside of it."""
         own = [flow for flow in self.unread if flow.may_be_same_tensor(wanted)]
         if not own:
@@ -388,15 +401,15 @@ class _TensorsOfTurn:
         if read.counts is None:  # now its size is known
             self.made[self.made.index(read)] = wanted
 
-    def add_into_tensor(self, target: Flow) -> None:
+    def note_tensor_added_into(self, target: Flow) -> None:
         """Add into a tensor of the turn, or into one that all turns add to."""
         if any(flow.may_be_same_tensor(target) for flow in self.unread):
-            self.read(target)
-            self.add_made_tensor(target)
+            self.note_tensor_read(target)
+            self.note_tensor_made(target)
         else:
             self.targets.append(target)
 
-    def add_made_tensor(self, flow: Flow) -> None:
+    def note_tensor_made(self, flow: Flow) -> None:
         """Make a tensor."""
         self.unread.append(flow)
         self.made.append(flow)
@@ -452,11 +465,11 @@ def _collect_tensors_of_turn(places: Sequence[_LoopPlace]) -> _TensorsOfTurn | N
         if not flows.sized and not tensors.unread and work.kind != "gather":
             return None  # it reads something, and nothing that was made in the turn
         for wanted in flows.reads:
-            tensors.read(wanted)
+            tensors.note_tensor_read(wanted)
         if flows.adds_to is not None:
-            tensors.add_into_tensor(flows.adds_to)
+            tensors.note_tensor_added_into(flows.adds_to)
         for flow in flows.makes:
-            tensors.add_made_tensor(flow)
+            tensors.note_tensor_made(flow)
         tensors.begins = tensors.begins and work.kind == "convert"
     return tensors
 

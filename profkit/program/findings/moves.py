@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
 from profkit.program.findings.case import (
     REACH,
@@ -19,7 +20,7 @@ from profkit.program.findings.case import (
     StepFinding,
     find_calls_waiting_for_works,
     find_small_uploads,
-    is_of_backward,
+    is_launched_by_autograd,
     is_only_moving_data,
     is_strided_copy,
     list_runs_that_compiler_would_merge,
@@ -37,7 +38,11 @@ from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
 from profkit.program.timeline import Activity, HostSpan
 from profkit.records.gpus import find_pinned_copy_rate
-from profkit.reports.figures import figures
+from profkit.reports.figures import format_figures
+
+if TYPE_CHECKING:
+    from profkit.units import BytesPerSecond, Nanoseconds
+
 
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
 BOTH = "both"  # directions
@@ -142,10 +147,10 @@ class _ExposedCopies:
     worked_on: Mapping[int, float]  # nanoseconds that the host then works
 
 
-def find_exposed_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_exposed_copies(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find copies to and from the host, or between GPUs, that nothing computes beside."""
     chosen = case.list_unclaimed_works(
-        lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, claimed
+        lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, claimed_works
     )
     if not chosen:
         return
@@ -164,7 +169,7 @@ def find_exposed_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[Ste
         _make_copies_change(case, copies),
         "",
         _choose_copies_advice(case, copies, way),
-        total=figures(total / 1e6),
+        total=format_figures(total / 1e6),
         reduced=", ".join(dict.fromkeys(copies.reduced.values())),
         way=WAYS[way],
         pageable=PAGEABLE[way] if pageable else "",
@@ -191,7 +196,7 @@ def _make_copies_change(case: StepCase, copies: _ExposedCopies) -> StepChange:
     return StepChange(scale, host=host, stream=stream, pauses=Range(1.0, left, left))
 
 
-def _find_fastest_copy_rate(case: StepCase) -> float:
+def _find_fastest_copy_rate(case: StepCase) -> BytesPerSecond:
     """Return bytes a second of the step's fastest pinned copy, or else of the GPU's table."""
     seen = []
     for work in case.works:
@@ -329,7 +334,7 @@ def _describe_host_work_after_copies(worked_on: Mapping[int, float]) -> str:
     if not worked_on:
         return ""
     total = sum(worked_on.values()) / 1e6
-    return f"; then the host works for {figures(total)} ms before it launches again"
+    return f"; then the host works for {format_figures(total)} ms before it launches again"
 
 
 def find_avoidable_copies(case: StepCase, chosen: Sequence[int]) -> frozenset[int]:
@@ -381,7 +386,7 @@ SMALL_COPIES = RuleTexts(
 )
 
 
-def find_small_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_small_copies(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Find many small tensors that go to the GPU one by one: each costs the host a call, or a wait."""
     chosen = find_small_uploads(case)
     if not chosen:
@@ -451,7 +456,7 @@ class _KernelWithMovingPages:
     pages: Sequence[Activity]
 
     @property
-    def moving(self) -> int:
+    def moving(self) -> Nanoseconds:
         """Return nanoseconds in which they move."""
         return sum(page.duration for page in self.pages)
 
@@ -460,12 +465,12 @@ class _KernelWithMovingPages:
         """Return how much moves."""
         return sum(page.bytes for page in self.pages)
 
-    def estimate_time_left_without_pages(self, pinned: float) -> Range:
-        """Return what is left of the kernel without them, `pinned` being bytes a second of a copy.
+    def estimate_share_without_pages(self, pinned_bytes_per_s: float) -> Range:
+        """Return what is left of the kernel without them, where copies bring `pinned_bytes_per_s`.
 
         At worst they have to come before it; at best it waits from the first to the last.
         """
-        worst = max(0.0, self.moving - self.bytes / pinned * 1e9)
+        worst = max(0.0, self.moving - self.bytes / pinned_bytes_per_s * 1e9)
         waited = min(self.pages[-1].end, self.kernel.end) - self.pages[0].start
         left = []
         for saved in (worst, self.moving, max(self.moving, waited)):
@@ -473,13 +478,13 @@ class _KernelWithMovingPages:
         return Range(*left)
 
 
-def find_waits_for_pages(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_waits_for_pages(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Find kernels that wait for pages of unified memory, which move when they are touched."""
     touched = _find_kernels_with_moving_pages(case)
     if not touched:
         return
     pinned = find_pinned_copy_rate(case.cc)
-    scale = {index: own.estimate_time_left_without_pages(pinned) for index, own in touched.items()}
+    scale = {index: own.estimate_share_without_pages(pinned) for index, own in touched.items()}
     moved = touched.values()
     yield case.make_finding(
         MOVING_PAGES,
@@ -549,14 +554,16 @@ COLLECTIVES = RuleTexts(
 )
 
 
-def find_exposed_collectives(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_exposed_collectives(
+    case: StepCase, claimed_works: frozenset[int]
+) -> Iterator[StepFinding]:
     """Find collectives that nothing computes beside.
 
     Of what is sent from one rank to another a single recording does not tell whether it waits for the
     other rank or transfers: nothing is said of it.
     """
     chosen = case.list_unclaimed_works(
-        lambda w: w.kind == "collective" and not _SENT.search(w.activity.name), claimed
+        lambda w: w.kind == "collective" and not _SENT.search(w.activity.name), claimed_works
     )
     exposed = min(case.sum_idle_ns("collective"), round(1e6 * case.sum_work_ms(chosen)))
     if exposed < 0.01 * case.split.period:
@@ -597,11 +604,11 @@ LAYOUTS = RuleTexts(
 )
 
 
-def find_layout_copies(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_layout_copies(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find tensors that are only put into another order, where nobody needs that order."""
     convolved = sum(work.kind == "conv" for work in case.works)
     chosen = []
-    for index in list_standalone_copies(case, claimed):
+    for index in list_standalone_copies(case, claimed_works):
         if _is_needless_layout(case, index, convolved > 0):
             chosen.append(index)
     if not chosen:
@@ -641,10 +648,10 @@ def _is_needless_layout(case: StepCase, index: int, is_convolved: bool) -> bool:
     return is_convolved and _is_image_layout_copy(case, index)
 
 
-def list_standalone_copies(case: StepCase, claimed: frozenset[int]) -> list[int]:
+def list_standalone_copies(case: StepCase, claimed_works: frozenset[int]) -> list[int]:
     """Return the copies of runs that do little else: a kernel of its own would not make them."""
     found: list[int] = []
-    for run in list_runs_that_compiler_would_merge(case, claimed):
+    for run in list_runs_that_compiler_would_merge(case, claimed_works):
         moving = [i for i in run if is_only_moving_data(case.works[i])]
         if 2 * case.sum_work_ms(moving) > case.sum_work_ms(run):
             found += moving
@@ -697,7 +704,7 @@ GROWING = RuleTexts(
 )
 
 
-def find_growing_caches(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_growing_caches(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find a cache to which each step appends by concatenation: what was in it is copied in every step.
 
     Sizes tell: the largest part of a step's concatenation is as large as the result of the same
@@ -709,7 +716,7 @@ def find_growing_caches(case: StepCase, claimed: frozenset[int]) -> Iterator[Ste
     for index, join in sorted(joins.items()):
         work = case.works[index]
         value = _read_value_bytes(work.activity.name)
-        if index in claimed or not value:
+        if index in claimed_works or not value:
             continue
         added = value * (prod(join.result) - prod(join.largest))
         whole += value * prod(join.result)
@@ -725,8 +732,8 @@ def find_growing_caches(case: StepCase, claimed: frozenset[int]) -> Iterator[Ste
         chosen,
         StepChange(scale=scale),
         kernels="kernel" if len(chosen) == 1 else "kernels",
-        whole=figures(whole / 1e6),
-        new=figures(new / 1e6),
+        whole=format_figures(whole / 1e6),
+        new=format_figures(new / 1e6),
     )
 
 
@@ -738,12 +745,12 @@ class ConcatenationSizes:
     result: tuple[int, ...]
 
 
-def read_sizes_of_appending(parts: Sequence[tuple[int, ...]]) -> ConcatenationSizes | None:
+def read_sizes_of_appending(part_sizes: Sequence[tuple[int, ...]]) -> ConcatenationSizes | None:
     """Return the sizes of a concatenation to one part that is larger than all others together.
 
     None where there is no such part, or the parts differ in more than one dimension.
     """
-    filled = [part for part in parts if prod(part)]
+    filled = [part for part in part_sizes if prod(part)]
     if len(filled) < 2:
         return None
     largest = max(filled, key=prod)
@@ -861,15 +868,15 @@ JOINS = RuleTexts(
 )
 
 
-def find_concatenations(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_concatenations(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find tensors that are only put together: each part is read and written once more.
 
     What autograd puts together are gradients of parts, which one tensor's gradient needs as a whole.
     """
     chosen = []
-    for index in list_standalone_copies(case, claimed):
+    for index in list_standalone_copies(case, claimed_works):
         work = case.works[index]
-        if work.kind == "concat" and not is_of_backward(work):
+        if work.kind == "concat" and not is_launched_by_autograd(work):
             chosen.append(index)
     if not chosen:
         return

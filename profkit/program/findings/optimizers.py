@@ -16,8 +16,8 @@ from profkit.program.findings.case import (
     RuleTexts,
     StepCase,
     StepFinding,
-    is_of_backward,
-    is_of_optimizer,
+    is_launched_by_autograd,
+    is_launched_in_optimizer_step,
 )
 from profkit.program.operators import PRODUCTS
 from profkit.program.replay.scenario import Range, StepChange
@@ -78,10 +78,10 @@ OPTIMIZER = RuleTexts(
 )
 
 
-def find_unfused_optimizer(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_unfused_optimizer(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find an optimiser that takes its parameters one by one, or its operations one by one."""
-    of_torch = case.list_unclaimed_works(is_of_optimizer, claimed)
-    own = of_torch or _find_optimizer_works_by_name(case, claimed)
+    of_torch = case.list_unclaimed_works(is_launched_in_optimizer_step, claimed_works)
+    own = of_torch or _find_optimizer_works_by_name(case, claimed_works)
     single = [i for i in own if case.works[i].kind in MEMBERS]
     foreach = [i for i in own if case.works[i].kind == "optimizer"]
     if _has_kernel_matching(case, foreach, _FUSED):
@@ -135,14 +135,14 @@ def _are_callers_recorded(case: StepCase) -> bool:
     return any(work.maker.top or work.maker.place is not None for work in case.works)
 
 
-def _find_optimizer_works_by_name(case: StepCase, claimed: frozenset[int]) -> list[int]:
+def _find_optimizer_works_by_name(case: StepCase, claimed_works: frozenset[int]) -> list[int]:
     """Return where no range says so: what follows the last backward operator, or lies round addcdiv.
 
     A step that was cut before its backward pass ends with the forward pass: a network's layers follow
     then, not an optimizer.
     """
-    back = max((i for i, w in enumerate(case.works) if is_of_backward(w)), default=-1)
-    free = [i for i in range(back + 1, len(case.works)) if i not in claimed]
+    back = max((i for i, w in enumerate(case.works) if is_launched_by_autograd(w)), default=-1)
+    free = [i for i in range(back + 1, len(case.works)) if i not in claimed_works]
     if back >= 0:
         updating = takewhile(lambda i: case.works[i].kind not in LAYERS, free)
         return [i for i in updating if case.works[i].kind in KINDS]
@@ -213,10 +213,12 @@ class _DenseTable:
     clearing: int  # the work that clears its gradient
 
 
-def find_updates_of_unread_rows(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_updates_of_unread_rows(
+    case: StepCase, claimed_works: frozenset[int]
+) -> Iterator[StepFinding]:
     """Find optimizers that go through whole tables of which a step read a few rows."""
-    tables = [table for table in _list_dense_tables(case) if table.clearing not in claimed]
-    updates = case.list_unclaimed_works(is_of_optimizer, claimed)
+    tables = [table for table in _list_dense_tables(case) if table.clearing not in claimed_works]
+    updates = case.list_unclaimed_works(is_launched_in_optimizer_step, claimed_works)
     if not tables or not updates:
         return
     of_tables = sum(table.values for table in tables)
@@ -274,7 +276,11 @@ def _count_other_weights(case: StepCase) -> int:
     for work in case.works:
         maker = work.maker
         matrices = [sizes for sizes in maker.shapes if len(sizes) > 1]
-        if maker.op.removeprefix("aten::") not in PRODUCTS or is_of_backward(work) or not matrices:
+        if (
+            maker.op.removeprefix("aten::") not in PRODUCTS
+            or is_launched_by_autograd(work)
+            or not matrices
+        ):
             continue
         place = maker.place
         name = (place.line, place.module) if place is not None else maker.shapes

@@ -13,7 +13,7 @@ from profkit.program.operators import Product, get_matrix_product
 from profkit.program.replay.scenario import Range, StepChange, make_exact_range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
-from profkit.program.steps.kinds import find_product_precision, is_vector_product
+from profkit.program.steps.kinds import find_product_precision, is_memory_bound_product
 from profkit.program.timeline import Activity
 from profkit.records.gpus import get_measured_levels
 
@@ -72,7 +72,7 @@ FP32_PRODUCTS = RuleTexts(
 )
 
 
-def find_fp32_products(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_fp32_products(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
     if case.cc is not None and case.cc < (7, 0):
         return  # no tensor cores before
@@ -80,8 +80,8 @@ def find_fp32_products(case: StepCase, claimed: frozenset[int]) -> Iterator[Step
     if only_half:
         attention = []
     else:
-        attention = case.list_unclaimed_works(is_fp32_attention, claimed)
-    chosen = sorted([*attention, *case.list_unclaimed_works(_is_fp32_product, claimed)])
+        attention = case.list_unclaimed_works(is_fp32_attention, claimed_works)
+    chosen = sorted([*attention, *case.list_unclaimed_works(_is_fp32_product, claimed_works)])
     if not chosen:
         return
     gains = get_measured_levels("tensor", case.cc)
@@ -115,7 +115,7 @@ def _name_products(case: StepCase, chosen: Sequence[int]) -> str:
 
 def _is_fp32_product(work: StepWork) -> bool:
     name = work.activity.name
-    product = work.kind in {"gemm", "conv"} and not is_vector_product(name)
+    product = work.kind in {"gemm", "conv"} and not is_memory_bound_product(name)
     return product and find_product_precision(name) == "fp32"
 
 
@@ -147,9 +147,9 @@ IN_FLOAT64 = RuleTexts(
 )
 
 
-def find_float64_work(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_float64_work(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Work in float64, which is numpy's and Python's default and seldom a network's need."""
-    chosen = case.list_unclaimed_works(_is_float64_work, claimed)
+    chosen = case.list_unclaimed_works(_is_float64_work, claimed_works)
     if HALF * case.sum_work_ms(chosen) * 1e6 < LEAST * case.split.period:
         return  # what it would explain is left to other checks
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
@@ -233,14 +233,14 @@ TAILS = RuleTexts(
 
 
 def find_products_with_wasted_tiles(
-    case: StepCase, claimed: frozenset[int]
+    case: StepCase, claimed_works: frozenset[int]
 ) -> Iterator[StepFinding]:
     """Find products whose tiles hold much more than the result, or hardly fill their last round."""
     if not case.device or not case.device.multiprocessors:
         return
     sms = case.device.multiprocessors
     found: dict[int, tuple[Product, Tiling]] = {}
-    for i, product in _find_products_by_work(case, claimed).items():
+    for i, product in _find_products_by_work(case, claimed_works).items():
         cut = find_tiling(product, case.works[i].activity, sms)
         if cut and cut.used < USED:
             found[i] = product, cut
@@ -276,10 +276,10 @@ def _say_tile_rounds(cut: Tiling, sms: int) -> str:
 
 
 def _find_products_by_work(
-    case: StepCase, claimed: frozenset[int] = frozenset()
+    case: StepCase, claimed_works: frozenset[int] = frozenset()
 ) -> dict[int, Product]:
     products = (
-        (i, get_matrix_product(work)) for i, work in enumerate(case.works) if i not in claimed
+        (i, get_matrix_product(work)) for i, work in enumerate(case.works) if i not in claimed_works
     )
     return {i: product for i, product in products if product}
 
@@ -295,13 +295,13 @@ MISFITS = RuleTexts(
 )
 
 
-def find_odd_sized_products(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_odd_sized_products(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find half-precision products of odd sizes, which run on older and slower kernels."""
     halves = {i: p for i, p in _find_products_by_work(case).items() if p.size == 2}
     reachable = REACHED * _find_fastest_product_rate(case, halves.values())
     odd = {}
     for index, product in halves.items():
-        if index not in claimed and product.misfits and product.rate < PART * reachable:
+        if index not in claimed_works and product.misfits and product.rate < PART * reachable:
             odd[index] = product
     if not odd:
         return
@@ -343,11 +343,11 @@ ODD_BY_NAME = RuleTexts(
 
 
 def find_odd_sized_products_by_name(
-    case: StepCase, claimed: frozenset[int]
+    case: StepCase, claimed_works: frozenset[int]
 ) -> Iterator[StepFinding]:
     """Find the same where sizes were not recorded, by the names of cuBLAS' kernels for odd sizes."""
     unsized = case.list_unclaimed_works(
-        lambda w: not w.maker.shapes and w.activity.duration > LONG, claimed
+        lambda w: not w.maker.shapes and w.activity.duration > LONG, claimed_works
     )
     odd = []
     for i in unsized:

@@ -17,8 +17,8 @@ from profkit.program.findings.case import (
     StepCase,
     StepFinding,
     find_calls_waiting_for_works,
-    is_of_backward,
-    is_of_optimizer,
+    is_launched_by_autograd,
+    is_launched_in_optimizer_step,
     is_strided_copy,
 )
 from profkit.program.operators import find_operator_needs
@@ -104,13 +104,13 @@ UNREAD_GRADIENTS = RuleTexts(
 NEEDLESS = {"same": SAME_EACH_STEP, "unread": UNREAD_GRADIENTS}
 
 
-def find_needless_work(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_needless_work(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Work whose operators read nothing that changes from step to step, or make what nothing reads."""
     everything = case.sum_work_ms(range(len(case.works)))
     for reason, words in NEEDLESS.items():
         chosen = []
         for index, work in enumerate(case.works):
-            if work.maker.needless == reason and index not in claimed:
+            if work.maker.needless == reason and index not in claimed_works:
                 chosen.append(index)
         if not chosen or case.sum_work_ms(chosen) > ALL * everything:
             continue
@@ -124,10 +124,10 @@ def find_needless_work(case: StepCase, claimed: frozenset[int]) -> Iterator[Step
             yield case.make_finding(words, chosen, change, op=longest.top or longest.op)
 
 
-def find_sliced_products(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_sliced_products(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find products whose result is sliced to a small part before anything reads it whole."""
-    used = _find_used_shares(case, claimed)
-    chosen = sorted(used.keys() - claimed)
+    used = _find_used_shares(case, claimed_works)
+    chosen = sorted(used.keys() - claimed_works)
     if not chosen or case.sum_work_ms(chosen) * 1e6 < LEAST * case.split.period:
         return
     longest = max(chosen, key=lambda i: case.works[i].activity.duration)
@@ -151,13 +151,13 @@ class _Used(NamedTuple):
     whole: int  # values
 
 
-def _find_used_shares(case: StepCase, claimed: frozenset[int]) -> dict[int, _Used]:
+def _find_used_shares(case: StepCase, claimed_works: frozenset[int]) -> dict[int, _Used]:
     """Return products of which a small part is used, with the kernels that carry their results there."""
     cuts = [span for span in case.spans if span.kind == "op" and span.name in CUTS]
     readers = _index_works_by_tensor_size(case)
     used: dict[int, _Used] = {}
     for index, work in enumerate(case.works):
-        if index in claimed or work.kind != "gemm":
+        if index in claimed_works or work.kind != "gemm":
             continue
         needs = find_operator_needs(work.maker.op, work.maker.shapes, work.maker.types)
         if needs is None or needs.result < 2:
@@ -185,7 +185,7 @@ def _index_works_by_tensor_size(case: StepCase) -> _WorksByTensorSize:
     """Look at each work once: what reads a result is asked for each product."""
     found = _WorksByTensorSize([], {}, {})
     for index, work in enumerate(case.works):
-        if is_of_backward(work):
+        if is_launched_by_autograd(work):
             for values in _list_tensor_value_counts(work):
                 found.backward.setdefault(values, []).append(index)
         else:
@@ -300,7 +300,7 @@ class _Growth:
         return self.sizes[1] - self.sizes[0]
 
 
-def find_recomputed_rows(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_recomputed_rows(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find a model that runs on all rows again for each new one, as if it generated without a cache."""
     found = list(_iterate_growing_launches(case))
     if not found:
@@ -310,7 +310,7 @@ def find_recomputed_rows(case: StepCase, claimed: frozenset[int]) -> Iterator[St
         for size, works in zip(growth.sizes[1:], growth.passes[1:], strict=True):
             shares |= dict.fromkeys(works, growth.rows_per_pass / size)
     first = {index for growth in found for index in growth.passes[0]}
-    scale = _estimate_time_left_of_later_passes(case, shares, first, claimed)
+    scale = _estimate_time_left_of_later_passes(case, shares, first, claimed_works)
     if not scale:
         return
     longest = max(found, key=lambda growth: (growth.unit == "rows", len(growth.passes)))
@@ -328,7 +328,10 @@ def find_recomputed_rows(case: StepCase, claimed: frozenset[int]) -> Iterator[St
 
 
 def _estimate_time_left_of_later_passes(
-    case: StepCase, shares: Mapping[int, float], first: Collection[int], claimed: frozenset[int]
+    case: StepCase,
+    shares: Mapping[int, float],
+    first: Collection[int],
+    claimed_works: frozenset[int],
 ) -> dict[int, Range]:
     """Return what is left of the works of later passes; what does not grow itself is as its neighbour.
 
@@ -345,7 +348,7 @@ def _estimate_time_left_of_later_passes(
             share, since = shares[index], index
         grows = index in shares or work.kind in {"gemm", "attention"}
         long = work.activity.duration > 2 * SHORT
-        if share and grows and long and index not in claimed and index - since <= farthest:
+        if share and grows and long and index not in claimed_works and index - since <= farthest:
             scale[index] = _estimate_time_left_of_used_share(
                 max(share, SHORT / work.activity.duration)
             )
@@ -398,12 +401,12 @@ def _find_longest_even_growth(sizes: Sequence[int]) -> tuple[int, int]:
     return best
 
 
-def find_copies_on_device(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_copies_on_device(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find copies that the program asks for within the GPU, of tensors that stay as they are."""
     scale: dict[int, Range] = {}
     total = 0
     for index, work in enumerate(case.works):
-        if index in claimed or is_of_optimizer(work):
+        if index in claimed_works or is_launched_in_optimizer_step(work):
             continue
         size = _count_copied_bytes(work)
         left = REACH["copy again"]
@@ -470,7 +473,7 @@ RUN_AGAIN = RuleTexts(
 )
 
 
-def find_layers_run_again(case: StepCase, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_layers_run_again(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
     """Find kernels of the backward pass in the order in which the way forward had launched them.
 
     A backward pass goes through lines and modules from the last to the first. Only what runs layers
@@ -478,14 +481,14 @@ def find_layers_run_again(case: StepCase, claimed: frozenset[int]) -> Iterator[S
     """
     forward, backward = [], []
     for index, work in enumerate(case.works):
-        if work.activity.kind != "kernel" or is_of_optimizer(work):
+        if work.activity.kind != "kernel" or is_launched_in_optimizer_step(work):
             continue
-        if is_of_backward(work):
+        if is_launched_by_autograd(work):
             backward.append(index)
         else:
             forward.append(index)
     again = [index for run in _list_equal_runs(case, forward, backward) for index in run]
-    chosen = [index for index in again if index not in claimed]
+    chosen = [index for index in again if index not in claimed_works]
     if case.sum_work_ms(chosen) * 1e6 < LEAST * case.split.period:
         return
     change = StepChange(merge=dict.fromkeys(chosen, NOTHING))

@@ -134,7 +134,7 @@ def parse_graph_origin(row: Mapping[str, Any]) -> GraphOrigin:
         frames.append(PythonFrame(str(file), int(line), str(function)))
     return GraphOrigin(
         frames=tuple(frames),
-        module=clean_module_path(str(row["module"])),
+        module=convert_dynamo_module_path(str(row["module"])),
         kind=str(row["kind"]),
         backward=row["backward"] is True,
         weight=int(row["weight"]),
@@ -224,7 +224,7 @@ def find_place_of_origins(origins: Sequence[GraphOrigin]) -> SourcePlace:
     )
 
 
-def clean_module_path(path: str) -> str:
+def convert_dynamo_module_path(path: str) -> str:
     """Make a path of what Dynamo calls a module: L['self']._modules['blocks']['0'] is blocks.0."""
     plain = _LOCAL.sub("", path)
     plain = plain.replace("._modules[", "[")

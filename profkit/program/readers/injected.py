@@ -24,11 +24,11 @@ from profkit.program.timeline import (
     HostSpan,
     Process,
     Timeline,
-    clean_call_name,
     close_open_ranges,
     find_recording_end,
     make_activity,
     note_open_ranges,
+    remove_version_suffix,
 )
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _say_what_is_missing(
     process: Process, places: SourcePlaces, is_captured: bool
 ) -> Iterator[str]:
     """Say what the files lack of a process: lines, ends of ranges, operators of captured graphs."""
-    yield from places.list_missing_lines()
+    yield from places.describe_missing_lines()
     yield from note_open_ranges([process])
     if is_captured:
         yield from _note_graphs_captured_before(process.activities, process.calls)
@@ -359,7 +359,7 @@ def _get_cleaned_name(names: Sequence[str], number: int) -> str:
     name = "unknown"
     if number < len(names):
         name = names[number]
-    return clean_call_name(name)
+    return remove_version_suffix(name)
 
 
 def _make_kernel_activities(

@@ -44,11 +44,11 @@ from profkit.program.timeline import (
     HostSpan,
     Process,
     Timeline,
-    clean_call_name,
     close_open_ranges,
     find_recording_end,
     make_activity,
     note_open_ranges,
+    remove_version_suffix,
 )
 from profkit.reports.figures import format_percent
 
@@ -579,7 +579,7 @@ def _read_calls_by_process(export: _Export) -> dict[int, list[Call]]:
     if table is None:
         return {}
     numbered = export.read_names_by_number(table, "nameId")
-    names = {number: clean_call_name(name) for number, name in numbered.items()}
+    names = {number: remove_version_suffix(name) for number, name in numbered.items()}
     calls: dict[int, list[Call]] = {}
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
     for row in export.read_rows(table, columns):

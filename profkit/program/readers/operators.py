@@ -31,7 +31,7 @@ Origin = tuple[int, int]  # a call's stack, and that of the node of autograd tha
 
 
 def read_recorded_operators(
-    path: Path, first: int, needless: Mapping[tuple[int, str], str] | None = None
+    path: Path, first_time_ns: int, needless: Mapping[tuple[int, str], str] | None = None
 ) -> list[list[HostSpan]]:
     """Read the operators of a process, those of each recording in their order.
 
@@ -39,7 +39,7 @@ def read_recorded_operators(
 
     Args:
         path: What the recorder's hook wrote.
-        first: CUPTI's time at which the timeline begins.
+        first_time_ns: CUPTI's time at which the timeline begins.
         needless: Why operators are needless, by their begin and name.
     """
     recordings: list[list[HostSpan]] = []
@@ -52,7 +52,7 @@ def read_recorded_operators(
             while (line := file.readline(LONGEST_LINE)) and count < MOST:
                 row = json.loads(line)
                 if "clocks" in row:
-                    shift = _find_clock_offset(row["clocks"]) + first
+                    shift = _find_clock_offset(row["clocks"]) + first_time_ns
                     recordings.append([])
                     continue
                 span = _make_operator_span(row, shift)

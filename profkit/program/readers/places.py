@@ -138,11 +138,11 @@ class SourcePlaces:
             stack = self.stacks.get(number)
             shape: tuple[Any, ...] = ()
             if stack is not None:
-                shape = normalize_stack(stack)
+                shape = make_stack_key(stack)
             self._similar[number] = self._shapes.setdefault(shape, len(self._shapes))
         return self._similar[number]
 
-    def list_missing_lines(self) -> list[str]:
+    def describe_missing_lines(self) -> list[str]:
         """Say what has no line, and why; empty where everything has what can be had."""
         gaps = []
         if self.uncaptured:
@@ -277,7 +277,7 @@ class SourcePlaces:
         return self._of_stack[number]
 
 
-def normalize_stack(stack: PythonStack) -> tuple[tuple[str, str, int], ...]:
+def make_stack_key(stack: PythonStack) -> tuple[tuple[str, str, int], ...]:
     """Return what of a stack is the same whichever way a library goes through its functions.
 
     What called the second module is none of it: the recorder does not look at that, either.

@@ -35,7 +35,7 @@ from profkit.program.timeline import (
     Timeline,
     read_tensor_sizes,
 )
-from profkit.records.store import get_printed_schema
+from profkit.records.store import get_schema_name
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -183,7 +183,7 @@ def _read_head(folder: Path) -> KeptHead:
     if isinstance(content, dict):
         schema = content.get("schema")
     if schema != SCHEMA:
-        why = f"{folder}: is {get_printed_schema(schema)}, not {SCHEMA}"
+        why = f"{folder}: is {get_schema_name(schema)}, not {SCHEMA}"
         raise ProfkitError(why, "record it again")
     try:
         head = msgspec.convert(content, KeptHead)

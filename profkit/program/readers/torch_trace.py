@@ -113,7 +113,7 @@ def _make_process(content: _TraceContent, rank: int, device: Device | None) -> t
     pid = max(content.calls, key=lambda p: len(content.calls[p]), default=0)
     activities = sorted(content.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
     calls = sorted(content.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
-    calls = add_traced_time(calls, content.frames)
+    calls = add_ns_spent_tracing_frames(calls, content.frames)
     records = len(activities) + len(calls)
     activities = _drop_repeated_records(activities)
     calls = _drop_repeated_records(calls)
@@ -221,7 +221,7 @@ class TracedFrames:
             self.ends[thread].append(end)
 
 
-def add_traced_time(calls: Sequence[Call], frames: TracedFrames) -> list[Call]:
+def add_ns_spent_tracing_frames(calls: Sequence[Call], frames: TracedFrames) -> list[Call]:
     """Return calls with what recording the frames before each took."""
     if not frames.starts:
         return list(calls)

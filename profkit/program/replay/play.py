@@ -14,10 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from profkit.program.steps.cut import Step, StepWork
 from profkit.program.timeline import Call, Process
+
+if TYPE_CHECKING:
+    from profkit.units import Nanoseconds
+
 
 LONG = 500_000  # nanoseconds of host work before one call that no launching explains
 LONG_SHARE = 0.05  # of the step: what is shorter is no pause
@@ -60,9 +64,9 @@ class ReplayCall(NamedTuple):
     back: int = 0  # how many steps before this one that item was launched
     late: float = 0.0  # nanoseconds from the end of that item to the host's going on
 
-    def scale_times(self, gap: float, busy: float) -> ReplayCall:
+    def scale_times(self, gap_share: float, busy_share: float) -> ReplayCall:
         """Return the call with shares of the host's time before it and in it."""
-        return self._replace(gap=self.gap * gap, busy=self.busy * busy)
+        return self._replace(gap=self.gap * gap_share, busy=self.busy * busy_share)
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class _Replay:
     queues: defaultdict[int, deque[float]] = field(default_factory=lambda: defaultdict(deque))
     done: list[list[float]] = field(default_factory=list)  # when each item ended, by round
 
-    def play_round(self) -> float:
+    def simulate_step(self) -> float:
         """Play the step once more; when it is over: its last item, or the host where that is later."""
         model, turn = self.model, len(self.done)
         ends = [0.0] * len(model.items)
@@ -139,7 +143,7 @@ def _simulate_rounds(model: ReplayModel, rounds: int) -> list[float]:
     replay = _Replay(model)
     overs = []
     for _ in range(rounds):
-        overs.append(replay.play_round())
+        overs.append(replay.simulate_step())
     return overs
 
 
@@ -204,7 +208,7 @@ def _measure_waiting_call(
 
 def _measure_return_delay(
     step: Step, call: Call, launched_works: Sequence[int], target: int
-) -> int:
+) -> Nanoseconds:
     """Return nanoseconds from the end of an item to the return of the call that waited for it."""
     late = call.end - step.works[target].activity.end
     if not launched_works or late >= -NEAR:  # two clocks differ by so much

@@ -100,16 +100,20 @@ class StepChange:
     launches: Range = ALL  # of the host's time for all calls, as a graph has them; not its pauses
     pauses: Range = ALL  # of the host's long work between calls
 
-    def apply(self, before: ReplayModel, level: int) -> ReplayModel:
+    def apply_to_model(self, before: ReplayModel, level_of_range: int) -> ReplayModel:
         """Return the model after the fix, where it helps least (LOW), as expected, or most."""
-        lost = {i: reach[level] for i, reach in self.merge.items() if reach[level] < 1}
+        lost = {
+            i: reach[level_of_range] for i, reach in self.merge.items() if reach[level_of_range] < 1
+        }
         events = []
         for i, called in enumerate(before.events):
-            event = _remove_launches(self._remove_wait_of_call(i, called, level), lost)
-            gap, busy = self._choose_host_shares(event, before.pause, level)
+            event = _remove_launches(self._remove_wait_of_call(i, called, level_of_range), lost)
+            gap, busy = self._choose_host_shares(event, before.pause, level_of_range)
             events.append(event.scale_times(gap, busy))
-        items = self._change_items(before, lost, level)
-        tail = before.tail * self._choose_share_between_calls(before.tail, before.pause, level)
+        items = self._change_items(before, lost, level_of_range)
+        tail = before.tail * self._choose_share_between_calls(
+            before.tail, before.pause, level_of_range
+        )
         return replace(before, events=tuple(events), items=items, tail=tail)
 
     def _remove_wait_of_call(self, index: int, event: ReplayCall, level: int) -> ReplayCall:
@@ -221,15 +225,17 @@ class HostModels:
         times = [min(m.period / 1e6, self.most) for m in (self.usual, *self.others)]
         return Range(min(times), times[0], max(times))
 
-    def estimate_saving(self, change: StepChange, after: StepChange | None = None) -> Range:
+    def estimate_saving(
+        self, change: StepChange, change_made_before: StepChange | None = None
+    ) -> Range:
         """Return the milliseconds of the step that a change saves, alone or after another one."""
 
         def compute_saved_ms(model: ReplayModel, level: int) -> float:
-            if after:
-                before = after.apply(model, level)
+            if change_made_before:
+                before = change_made_before.apply_to_model(model, level)
             else:
                 before = model
-            return max(0.0, before.period - change.apply(before, level).period) / 1e6
+            return max(0.0, before.period - change.apply_to_model(before, level).period) / 1e6
 
         plain, every = self.plain.expect, (self.usual, *self.others)
         spread = SPREAD
@@ -242,14 +248,14 @@ class HostModels:
 
 
 def make_host_models(
-    timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None
+    timeline: Timeline, process: Process, step: Step, unprofiled_step_ms: float | None = None
 ) -> HostModels:
     """Return the models of a process's typical step, and its plain milliseconds if measured."""
     recorded = _fit_host_to_period(build_replay_model(process, step), step.period)
     error = recorded.period / max(1, step.period) - 1
-    if plain_ms is not None:
+    if unprofiled_step_ms is not None:
         return HostModels(
-            _fit_to_period(recorded, plain_ms * 1e6), (), True, given=True, error=error
+            _fit_to_period(recorded, unprofiled_step_ms * 1e6), (), True, given=True, error=error
         )
     if timeline.how == "cupti":
         return HostModels(_remove_recorder_overhead(recorded), (recorded,), True, error=error)

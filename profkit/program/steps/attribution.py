@@ -49,7 +49,7 @@ class CallOrigin:
 NOBODY = CallOrigin()
 
 
-def find_call_origins(process: Process) -> list[CallOrigin]:
+def list_origins_of_calls(process: Process) -> list[CallOrigin]:
     """Return the maker of each of a process's calls, in their order."""
     spans: dict[int, list[HostSpan]] = defaultdict(list)
     for span in process.spans:

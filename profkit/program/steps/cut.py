@@ -20,14 +20,14 @@ from profkit.program.steps.attribution import (
     CallOrigin,
     add_place_to_origin,
     describe_source,
-    find_call_origins,
+    list_origins_of_calls,
     merge_call_origins,
 )
 from profkit.program.steps.kinds import classify_launch
 from profkit.program.steps.lost import (
     Captures,
-    find_calls_without_activity,
     find_graph_captures,
+    find_unrecorded_launches,
     note_captures,
     note_idle_in_graphs,
     note_lost_launches,
@@ -42,7 +42,7 @@ from profkit.program.steps.passes import (
 )
 from profkit.program.steps.period import ALIKE, Launched, find_end_of_work, find_period
 from profkit.program.steps.places import find_main_place
-from profkit.program.steps.setup import SetUpTime, find_set_up
+from profkit.program.steps.setup import SetUpTime, find_later_set_up
 from profkit.program.timeline import (
     GRAPH,
     UNIFIED_MEMORY,
@@ -53,7 +53,7 @@ from profkit.program.timeline import (
     Process,
     SourcePlace,
 )
-from profkit.reports.figures import figures, format_percent, make_kernel_name_readable
+from profkit.reports.figures import format_figures, format_percent, make_kernel_name_readable
 
 NAME_MOST = 60  # characters of a range's name in a sentence
 PROFILER_STEP = "ProfilerStep"
@@ -143,12 +143,12 @@ def find_steps(process: Process, range_name: str = "") -> Steps:
     set_up = _find_set_up_of_only_step(marks, calls, order, range_name)
     if set_up:
         # The same without the time in which modules are loaded: nothing else changes.
-        shorter = set_up.remove_from_process(process)
+        shorter = set_up.remove_set_up_from(process)
         without = find_steps(shorter, range_name)
         return replace(without, notes=(*set_up.note_left_out_time(), *without.notes))
     captures = find_graph_captures(calls)
     launching = {index for index, _ in order}
-    lost = find_calls_without_activity(calls, launching, captures)
+    lost = find_unrecorded_launches(calls, launching, captures)
     turns = _trim_turns_to_first_launch(marks.turns, calls, chain(launching, lost))
     launches = len(launching)
     del launching  # as large as all that is made of it
@@ -197,7 +197,7 @@ def _find_set_up_of_only_step(
         launched_activities = _list_activities_of_turn(marks.turns[0], calls, launched_activities)
     if not launched_activities:
         return None
-    return find_set_up(calls, launched_activities)
+    return find_later_set_up(calls, launched_activities)
 
 
 def _say_captures_without_replays(captures: Captures, calls: Sequence[Call]) -> list[str]:
@@ -242,7 +242,7 @@ def _make_steps_of_each_kind(
     """Return each kind of step with its typical one, that which takes most time first."""
     kinds = [complete]
     if marks.named:
-        kinds = split_steps_by_work(complete)
+        kinds = group_steps_by_work(complete)
     warm_up = find_warm_up(kinds)
     if warm_up:
         kinds = [own for own in kinds if own not in warm_up]
@@ -481,7 +481,7 @@ def _mark_recording_until_gpu_is_done(
         names = Counter(call.name for call in after)
         most = ", ".join(f"{name} ({count:,}x)" for name, count in names.most_common(2))
         notes.append(
-            f"the end of the program is left out of the step: {figures(took / 1e6)} ms after the "
+            f"the end of the program is left out of the step: {format_figures(took / 1e6)} ms after the "
             f"GPU's last work, in {most}"
         )
     return StepMarks(WHOLE, [Turn(begin, end)], notes)
@@ -499,7 +499,7 @@ def _make_steps_with_origins(
     Raises:
         ProfkitError: None launches a kernel.
     """
-    made = dict(zip(process.calls, find_call_origins(process), strict=True))
+    made = dict(zip(process.calls, list_origins_of_calls(process), strict=True))
     captured = _find_origins_of_captured_activities(calls, launched_activities, made, captures)
     steps = _make_steps_of_turns(turns, calls, launched_activities, made, captured, process.places)
     if not steps:
@@ -693,7 +693,7 @@ def _drop_disturbed_steps(
     took = sum(end - begin for begin, end in disturbed)
     said = (
         f"{len(steps) - len(kept)} of {len(steps)} steps are left out: torch's operators were "
-        f"recorded in them, which slowed the host for {figures(took / 1e6)} ms"
+        f"recorded in them, which slowed the host for {format_figures(took / 1e6)} ms"
     )
     return kept, [said]
 
@@ -748,7 +748,7 @@ def _make_step_work(
     return StepWork(activity, kind, call, origin)
 
 
-def split_steps_by_work(steps: Sequence[Step]) -> list[list[Step]]:
+def group_steps_by_work(steps: Sequence[Step]) -> list[list[Step]]:
     """Return steps that do one kind of work together, the kind that takes most time first.
 
     A server's prefill and decode have ranges of one name, and are two steps: other kernels, or the
@@ -810,7 +810,8 @@ def _say_warm_up(warm_up: Sequence[Sequence[Step]], count: int) -> Iterator[str]
     steps = [step for own in warm_up for step in own]
     took = sum(step.period for step in steps) / 1e6
     yield (
-        f"{len(steps)} of {count} steps were treated as warm-up ({figures(took)} ms): they come first, "
+        f"{len(steps)} of {count} steps were treated as warm-up ({format_figures(took)} ms): they come "
+        "first, "
         "and run the kernels of the later ones and others in addition (compiling, tuning)"
     )
 
@@ -874,7 +875,7 @@ def _choose_typical_step(how: str, steps: list[Step], notes: list[str]) -> Steps
             odd += 1
     if odd:
         takes = "takes" if odd == 1 else "take"
-        low, high = figures(min(periods) / 1e6), figures(max(periods) / 1e6)
+        low, high = format_figures(min(periods) / 1e6), format_figures(max(periods) / 1e6)
         note = (
             f"{odd} of {len(timed)} steps {takes} a different time: {low} to {high} ms; the answer "
             "is for the typical one"
@@ -925,7 +926,7 @@ class KernelGroup:
     place: SourcePlace | None = None  # where most of their time comes from
 
 
-def group_kernels(works: Sequence[StepWork]) -> list[KernelGroup]:
+def group_works_by_kernel(works: Sequence[StepWork]) -> list[KernelGroup]:
     """Return kernels, copies and sets of a step, longest first."""
     members: dict[tuple[str, Dims | None, Dims | None], list[int]] = defaultdict(list)
     for i, work in enumerate(works):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from profkit.program.steps.attribution import CallOrigin, describe_source
 from profkit.program.steps.cut import Step, StepWork
-from profkit.program.steps.lost import find_calls_without_activity, find_graph_captures
+from profkit.program.steps.lost import find_graph_captures, find_unrecorded_launches
 from profkit.program.timeline import Call
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
@@ -51,7 +51,7 @@ class PeriodSplit:
     gaps: tuple[tuple[int, int, str], ...] = ()  # the same in time: (start, end, cause)
 
 
-def split_period_into_busy_and_idle(step: Step) -> PeriodSplit:
+def split_period_by_idle_cause(step: Step) -> PeriodSplit:
     """Divide a step's period."""
     whole = step.first, step.first + step.period
     computing = _merge_busy_intervals(
@@ -138,35 +138,40 @@ class _HostOfStep:
         self.lost = list_launches_without_recorded_work(step)
         self.captures = [i for i, call in enumerate(step.calls) if call.capture_phase]
 
-    def split_gap_by_cause(self, low: int, high: int) -> Iterator[Spent]:
+    def split_gap_by_cause(self, begin_ns: int, end_ns: int) -> Iterator[Spent]:
         """Yield the parts of a gap, each with its cause and where that is."""
-        around = self._find_neighbours_of_gap(high)
+        around = self._find_neighbours_of_gap(end_ns)
         unseen = self._name_unrecorded_work(around)
         if unseen:
-            yield low, high, "other", unseen
+            yield begin_ns, end_ns, "other", unseen
             return
         work, call = around.work, around.call
         if call and work and around.before != work.call:  # one graph's are launched at once
-            late = max(low, _find_end_of_host_delay(call, work, self.at_once))
-            if late < high:
-                yield late, high, "other", describe_time_before_launch(describe_launch_place(work))
-                high = late
-                if high == low:
+            late = max(begin_ns, _find_end_of_host_delay(call, work, self.at_once))
+            if late < end_ns:
+                yield (
+                    late,
+                    end_ns,
+                    "other",
+                    describe_time_before_launch(describe_launch_place(work)),
+                )
+                end_ns = late
+                if end_ns == begin_ns:
                     return
-        wait = self._find_call_that_held_host(low, min(high, call.end) if call else high)
-        until = high
-        if wait >= 0 and _is_host_busy_after(self.step, wait, high):
+        wait = self._find_call_that_held_host(begin_ns, min(end_ns, call.end) if call else end_ns)
+        until = end_ns
+        if wait >= 0 and _is_host_busy_after(self.step, wait, end_ns):
             # The wait is over: what keeps the GPU idle then is what the host does of its own.
-            until = max(low, min(high, self.step.calls[wait].end))
+            until = max(begin_ns, min(end_ns, self.step.calls[wait].end))
             yield (
                 until,
-                high,
+                end_ns,
                 "host-launch",
                 describe_launch_place(work) if work else "between steps",
             )
-        if until > low:
-            cause, where = self._explain_idle_from(around, low, wait)
-            yield low, until, cause, where
+        if until > begin_ns:
+            cause, where = self._explain_idle_from(around, begin_ns, wait)
+            yield begin_ns, until, cause, where
 
     def _find_neighbours_of_gap(self, end: int) -> _GapNeighbours:
         following = bisect_left(self.starts, end)
@@ -256,7 +261,7 @@ def list_launches_without_recorded_work(step: Step) -> list[int]:
     """Return indices of the launches of which nothing that they ran was recorded, in order."""
     launching = {work.call for work in step.works}
     captures = find_graph_captures(step.calls)
-    return sorted(find_calls_without_activity(step.calls, launching, captures))
+    return sorted(find_unrecorded_launches(step.calls, launching, captures))
 
 
 def _find_shortest_delay(step: Step) -> float:

@@ -284,7 +284,7 @@ def find_product_precision(name: str) -> str:
     return "unknown"
 
 
-def is_compiled(name: str) -> bool:
+def is_inductor_kernel(name: str) -> bool:
     """Return whether Inductor wrote a kernel: what it could fuse is fused."""
     return _INDUCTOR.match(name) is not None
 
@@ -294,9 +294,9 @@ def is_library_kernel(name: str) -> bool:
     """Return whether a known library names its kernels so: then the name tells what it does."""
     head = name.removeprefix("void ").replace("(anonymous namespace)::", "")
     head = re.split(r"[<(]", head, maxsplit=1)[0]
-    return is_compiled(name) or _LIBRARY.search(head) is not None
+    return is_inductor_kernel(name) or _LIBRARY.search(head) is not None
 
 
-def is_vector_product(name: str) -> bool:
+def is_memory_bound_product(name: str) -> bool:
     """Return whether it is a matrix times a vector, or sums partial products: bound by memory."""
     return _VECTOR.search(name) is not None

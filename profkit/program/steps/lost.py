@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from profkit.program.timeline import Activity, Call
-from profkit.reports.figures import figures
+from profkit.reports.figures import format_figures
+
+if TYPE_CHECKING:
+    from profkit.units import Nanoseconds
+
 
 LEAST = 0.02  # of launches or of the GPU's work: what less is missing is not worth a word
 BETWEEN_NODES = 20_000  # nanoseconds: kernels of a graph follow each other in 1 to 2 microseconds
@@ -27,7 +32,7 @@ class Captures:
         return any(begin <= call.start <= end for _, begin, end in self.spans)
 
     @property
-    def time(self) -> int:
+    def time(self) -> Nanoseconds:
         """Return nanoseconds of all captures."""
         return sum(end - begin for _, begin, end in self.spans)
 
@@ -45,7 +50,7 @@ def find_graph_captures(calls: Sequence[Call]) -> Captures:
     return Captures(spans)
 
 
-def find_calls_without_activity(
+def find_unrecorded_launches(
     calls: Sequence[Call], launching: Collection[int], captures: Captures
 ) -> frozenset[int]:
     """Return indices of launches of which nothing that they ran is in the recording.
@@ -83,12 +88,13 @@ def note_captures(captures: Captures) -> Iterator[str]:
         else:
             graphs = f"{count:,} graphs are"
         yield (
-            f"{graphs} captured in the recording ({figures(captures.time / 1e6)} ms of the host): what "
+            f"{graphs} captured in the recording ({format_figures(captures.time / 1e6)} ms of the "
+            "host): what "
             "is launched there is no step; record the replays for what a step takes"
         )
 
 
-def sum_idle_in_graphs(works: Sequence[Activity], calls: Sequence[Call]) -> int:
+def sum_idle_in_graphs(works: Sequence[Activity], calls: Sequence[Call]) -> Nanoseconds:
     """Return nanoseconds in which nothing runs between two kernels of one launch of a graph.
 
     Args:
@@ -107,18 +113,19 @@ def sum_idle_in_graphs(works: Sequence[Activity], calls: Sequence[Call]) -> int:
     return idle
 
 
-def name_node_tracing(amd: bool) -> str:
+def name_graph_node_option(is_amd: bool) -> str:
     """Name what records every kernel of a graph on such a GPU."""
-    if amd:
+    if is_amd:
         return "rocprofv3 --kernel-trace"
     return "nsys profile --cuda-graph-trace=node"
 
 
-def note_idle_in_graphs(idle: int, period: int, amd: bool = False) -> Iterator[str]:
+def note_idle_in_graphs(idle_ns: int, period_ns: int, is_amd: bool = False) -> Iterator[str]:
     """Say so where kernels of graphs seem to be missing."""
-    if idle > IDLE_IN_GRAPH * period:
+    if idle_ns > IDLE_IN_GRAPH * period_ns:
         yield (
-            f"for {figures(idle / 1e6)} of {figures(period / 1e6)} ms of the step nothing is recorded "
+            f"for {format_figures(idle_ns / 1e6)} of {format_figures(period_ns / 1e6)} ms of the step "
+            "nothing is recorded "
             "between kernels of one launch of a graph: kernels of it are missing, or wait for something "
-            f"that was not recorded; {name_node_tracing(amd)} records each"
+            f"that was not recorded; {name_graph_node_option(is_amd)} records each"
         )

@@ -14,8 +14,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 from profkit.program.timeline import Activity, Call, HostSpan
+
+if TYPE_CHECKING:
+    from profkit.units import Nanoseconds
+
 
 NEARLY_ALL = 0.8  # of the GPU's work that passes must hold together
 WAITING = 0.9  # of inner ranges or turns that must wait or copy, to be steps
@@ -44,7 +49,7 @@ class HostWork:
     sums: Sequence[int]  # nanoseconds of the GPU's work up to each, from 0
     waits: Sequence[int]  # when each wait, and each copy from or to the host, begins
 
-    def sum_launched_gpu_time(self, begin: int, end: int) -> int:
+    def sum_launched_gpu_time(self, begin: int, end: int) -> Nanoseconds:
         """Return nanoseconds of the GPU's work that is launched in a span of time."""
         low = bisect_left(self.launches, begin)
         return self.sums[bisect_right(self.launches, end)] - self.sums[low]

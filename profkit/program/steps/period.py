@@ -19,6 +19,8 @@ from profkit.program.timeline import GRAPH, Activity, Call
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from profkit.units import Nanoseconds, Share
+
 Launched = tuple[int, Activity]  # the index of a call, and what it launched
 FirstLengthCount = tuple[int, int, int]  # of turns: where the first begins, their length, how many
 ALIKE = 0.9  # of a turn's launches that must be the ones of the turn before
@@ -368,7 +370,7 @@ def _count_equal_launches(tokens: Sequence[Hashable], first: int, length: int) -
 
 def _measure_turn_similarity(
     tokens: Sequence[Hashable], first: int, length: int, count: int
-) -> float:
+) -> Share:
     """Count which share of a turn is as in the turn before it, at least."""
     least = 1.0
     for begin in range(first + length, first + length * count, length):
@@ -415,12 +417,12 @@ def _drop_insignificant_turns(by_call: Sequence[CallLaunches], turns: Turns | No
     return turns
 
 
-def _sum_gpu_time_of_turns(by_call: Sequence[CallLaunches], turns: Turns) -> int:
+def _sum_gpu_time_of_turns(by_call: Sequence[CallLaunches], turns: Turns) -> Nanoseconds:
     """Sum the nanoseconds of the GPU's work in all turns."""
     return sum(_sum_gpu_time(launched) for _, launched in by_call[turns.heads[0] : turns.end])
 
 
-def _sum_gpu_time(launched: Iterable[Activity]) -> int:
+def _sum_gpu_time(launched: Iterable[Activity]) -> Nanoseconds:
     """Return nanoseconds of the GPU's work of a launch."""
     return sum(activity.duration for activity in launched)
 

@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from statistics import median
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from profkit.program.timeline import Activity, Call, HostSpan, Process
-from profkit.reports.figures import figures
+from profkit.reports.figures import format_figures
+
+if TYPE_CHECKING:
+    from profkit.units import Nanoseconds
+
 
 Row = TypeVar("Row", Activity, Call, HostSpan)
 
@@ -38,11 +42,11 @@ class SetUpTime:
     name: str  # the call that takes longest
 
     @property
-    def time(self) -> int:
+    def time(self) -> Nanoseconds:
         """Return nanoseconds of all."""
         return sum(end - begin for begin, end in self.spans)
 
-    def remove_from_process(self, process: Process) -> Process:
+    def remove_set_up_from(self, process: Process) -> Process:
         """Return the process as if that had taken no time."""
         begins = [begin for begin, _ in self.spans]
         gone = list(accumulate((end - begin for begin, end in self.spans), initial=0))
@@ -64,7 +68,8 @@ class SetUpTime:
     def note_left_out_time(self) -> Iterator[str]:
         """Say what was left out."""
         yield (
-            f"start-up is left out of the step: {figures(self.time / 1e6)} ms in which the host loads "
+            f"start-up is left out of the step: {format_figures(self.time / 1e6)} ms in which the host "
+            "loads "
             f"code or makes a context ({self.calls:,} calls, the longest {self.name})"
         )
 
@@ -73,7 +78,7 @@ def _shift_times(row: Row, moved: Callable[[int], int]) -> Row:
     return replace(row, start=moved(row.start), end=moved(row.end))
 
 
-def find_set_up(
+def find_later_set_up(
     calls: Sequence[Call], launched_activities: Sequence[tuple[int, Activity]]
 ) -> SetUpTime | None:
     """Return where the host sets up between the first and the last launch; None where that is little."""

@@ -26,7 +26,14 @@ from profkit.show.numbers import (
     make_display_name,
 )
 from profkit.show.plots import base
-from profkit.show.plots.base import COLOURS, FAINT, INK, WIDTH, AlikeLaunches, clip_text
+from profkit.show.plots.base import (
+    COLOURS,
+    FAINT,
+    INK,
+    WIDTH,
+    AlikeLaunches,
+    cut_middle_of_plain_text,
+)
 
 if TYPE_CHECKING:
     from profkit.show.plots.base import Launches
@@ -85,9 +92,11 @@ def choose_kernels_to_draw(runs: Launches) -> tuple[list[AlikeLaunches], str]:
     return kept, " ".join(sentences)
 
 
-def make_rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: float) -> Axes:
-    """Return an Axes with a line of `row` inches per name; all else takes `around` inches."""
-    ax = base.make_axes(ax, around + row * max(len(names), 1))
+def make_rows_axes(
+    ax: Axes | None, names: Sequence[str], inches_per_row: float, other_inches: float
+) -> Axes:
+    """Return an Axes with a line of `inches_per_row` per name; all else takes `other_inches`."""
+    ax = base.make_axes(ax, other_inches + inches_per_row * max(len(names), 1))
     ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
     folded = [name.replace(" ", "\n", 1) if len(name) > _FOLD else name for name in names]
     ax.set_yticks(range(len(names)), folded)
@@ -403,7 +412,7 @@ def list_panels(grid: TimeGrid) -> list[Panel]:
     """
     groups: dict[str, dict[tuple[float | str, float | str], Lead]] = {}
     for cell in grid.cells:
-        name, seconds = cell.find_fastest(grid.against, without=True)
+        name, seconds = cell.find_fastest(grid.against, is_of_the_others=True)
         rival, rival_seconds = cell.find_fastest(grid.against)
         if isfinite(seconds) and isfinite(rival_seconds):
             ahead = Lead(cell.ran.get(name, name), rival, rival_seconds / seconds)
@@ -447,7 +456,7 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
     shapes = sum(len(panel.leads) for panel in drawn)
     title = f"The fastest at {shapes} shapes"
     if grid.gpu:
-        title += f" on {clip_text(grid.gpu)}"
+        title += f" on {cut_middle_of_plain_text(grid.gpu)}"
     base.add_title_and_small_print(ax, title, explain_heatmap(drawn), above=4, under=40)
     base.get_figure(ax).draw_without_rendering()
     return ax
@@ -465,10 +474,10 @@ def draw_panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None
     ax.tick_params(labelsize=9.5, colors=INK, length=0)
     for side in ax.spines.values():
         side.set_visible(False)
-    ax.set_title(clip_text(panel.title), loc="left", fontsize=11, color=INK, pad=4)
-    ax.set_ylabel(clip_text(names[0]), fontsize=10, color=INK)
+    ax.set_title(cut_middle_of_plain_text(panel.title), loc="left", fontsize=11, color=INK, pad=4)
+    ax.set_ylabel(cut_middle_of_plain_text(names[0]), fontsize=10, color=INK)
     if last:
-        ax.set_xlabel(clip_text(names[1]), fontsize=10, color=INK)
+        ax.set_xlabel(cut_middle_of_plain_text(names[1]), fontsize=10, color=INK)
 
 
 def _choose_letter_size(panel: Panel) -> float:
@@ -493,12 +502,12 @@ def _draw_heatmap_cell(ax: Axes, x: int, y: int, lead: Lead, size: float) -> Non
 
 
 def format_lead_cell(lead: Lead) -> str:
-    return f"{lead.ratio:.2f}x\n{clip_text(lead.name, _CELL_LETTERS)}"
+    return f"{lead.ratio:.2f}x\n{cut_middle_of_plain_text(lead.name, _CELL_LETTERS)}"
 
 
 def format_value(value: float | str) -> str:
     if isinstance(value, str):
-        return clip_text(value)
+        return cut_middle_of_plain_text(value)
     return f"{value:g}"
 
 
@@ -507,7 +516,7 @@ def explain_heatmap(drawn: list[Panel]) -> str:
     names, ratios, behind = set(), [], 0
     for panel in drawn:
         for lead in panel.leads.values():
-            names.add(clip_text(lead.against))
+            names.add(cut_middle_of_plain_text(lead.against))
             ratios.append(lead.ratio)
             behind += lead.ratio < _LEVEL
     return (

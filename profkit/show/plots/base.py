@@ -22,7 +22,7 @@ from matplotlib.text import Annotation, Text
 from matplotlib.ticker import NullLocator
 
 from profkit.errors import ProfkitError
-from profkit.files import replace_when_done
+from profkit.files import write_then_replace
 from profkit.model.launch import select_collected_metrics
 from profkit.reports.frame import make_row_views
 from profkit.show import numbers
@@ -68,16 +68,16 @@ def get_figure(ax: Axes) -> Figure:
     return figure.figure
 
 
-def make_axes(ax: Axes | None, height: float) -> Axes:
+def make_axes(ax: Axes | None, height_inches: float) -> Axes:
     """Return the Axes to draw on: the caller's, or one in a figure of its own (12 x height inches)."""
     if ax is not None:
         return ax
-    figure = Figure(figsize=(WIDTH, height), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(WIDTH, height_inches), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure.add_subplot(axes_class=ShownAxes)
 
 
-def clip_text(name: str, longest: int = LONGEST) -> str:
+def cut_middle_of_plain_text(name: str, longest: int = LONGEST) -> str:
     """Return plain text of so many characters: the middle left out, what has no glyph replaced."""
     name = cut_middle(_CONTROL.sub(_NO_GLYPH, name), longest)
     if name.isascii():
@@ -143,7 +143,9 @@ def group_alike_launches(rows: Sequence[Row]) -> list[AlikeLaunches]:
         times = ""
         if len(group) > 1:
             times = f" ×{len(group)}"
-        alike.append(AlikeLaunches(clip_text(name + times, 3 * LONGEST), tuple(group)))
+        alike.append(
+            AlikeLaunches(cut_middle_of_plain_text(name + times, 3 * LONGEST), tuple(group))
+        )
     return alike
 
 
@@ -270,6 +272,6 @@ def save(ax: Axes, path: str | Path) -> Path:
     if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
         what = f"{path}: cannot draw a {path.suffix or 'nameless'} file"
         raise ProfkitError(what, "end the name in .png, .svg or .pdf")
-    with replace_when_done(path) as part:
+    with write_then_replace(path) as part:
         get_figure(ax).savefig(part, dpi=DPI, format=path.suffix[1:].lower())
     return path

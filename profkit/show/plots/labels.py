@@ -173,7 +173,7 @@ def choose_placements_of_least_cost(
 def _compute_cost_beside_labels(tries: Tries, boxes: Boxes, leaders: Boxes) -> Boxes:
     """Return what each place costs beside other labels; infinite where it would touch one."""
     crossed = 45.0 * find_crossings(tries.leaders, leaders).sum(axis=1)
-    covered = count_crossed_boxes(leaders, tries.boxes, back=True)
+    covered = count_crossed_boxes(leaders, tries.boxes, per_box=True)
     covered += count_crossed_boxes(tries.leaders, boxes)
     cost: Boxes = tries.cost + crossed + _ON_TEXT * covered
     cost[find_overlaps(tries.boxes, boxes).any(axis=1)] = np.inf
@@ -206,14 +206,14 @@ def find_crossings(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
     )
 
 
-def count_crossed_boxes(segments: Boxes, boxes: Boxes, back: bool = False) -> NDArray[np.int_]:
-    """Return how many boxes each segment runs through; `back`: how many segments a box lies on."""
+def count_crossed_boxes(segments: Boxes, boxes: Boxes, per_box: bool = False) -> NDArray[np.int_]:
+    """Return how many boxes each segment runs through; `per_box`: how many segments a box lies on."""
     steps = np.linspace(0, 1, 15)[None, :, None]
     points = segments[:, None, :2] + steps * (segments[:, None, 2:] - segments[:, None, :2])
     x, y = points[:, None, :, 0], points[:, None, :, 1]
     left, bottom, right, top = (boxes[None, :, None, i] for i in range(4))
     hit = ((x > left) & (x < right) & (y > bottom) & (y < top)).any(axis=2)
-    counted: NDArray[np.int_] = hit.sum(axis=0 if back else 1)
+    counted: NDArray[np.int_] = hit.sum(axis=0 if per_box else 1)
     return counted
 
 

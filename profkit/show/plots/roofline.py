@@ -15,12 +15,12 @@ from profkit.errors import ProfkitError
 from profkit.model import roofline as model
 from profkit.model.launch import compute_counted_share_of_duration, select_collected_metrics
 from profkit.records.grid import TimeGrid
-from profkit.reports.figures import quantity, share
+from profkit.reports.figures import format_share, format_value_with_unit
 from profkit.show import numbers
 from profkit.show.numbers import Roof, Row, make_display_name
 from profkit.show.plots import base
 from profkit.show.plots.bars import name_panel
-from profkit.show.plots.base import COLOURS, FAINT, INK, clip_text
+from profkit.show.plots.base import COLOURS, FAINT, INK, cut_middle_of_plain_text
 from profkit.show.plots.labels import Boxes, Label, place_labels
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _list_grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Roofl
         raise ProfkitError(where, "draw them separately: their ceilings differ")
     by_picture: dict[str, list[model.RooflinePoint]] = {}
     for cell in grid.cells:
-        seconds = cell.find_fastest(grid.against, without=True)[1]
+        seconds = cell.find_fastest(grid.against, is_of_the_others=True)[1]
         if cell.operations > 0 and cell.moved > 0 and isfinite(seconds):
             rate, moved = cell.operations / seconds, cell.moved / seconds
             point = model.RooflinePoint("workload", "", rate / moved, rate, moved, nan, "", nan)
@@ -158,7 +158,7 @@ def _list_grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Roofl
 
 def make_roofline_title(device: str, rows: Sequence[Row]) -> str:
     """Return the device, its clocks in the longest launches, and the case if there is only one."""
-    parts = [f"Roofline of {clip_text(device)}"]
+    parts = [f"Roofline of {cut_middle_of_plain_text(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
         clocks = []
         for row in numbers.select_long_launches(rows):
@@ -171,7 +171,7 @@ def make_roofline_title(device: str, rows: Sequence[Row]) -> str:
             parts.append(f"{what} {numbers.format_range(min(clocks), max(clocks), 'Hz')}")
     cases = {row.get("case") for row in rows}
     if len(cases) == 1 and isinstance(case := cases.pop(), str):
-        parts.append(f"case {clip_text(case)}")
+        parts.append(f"case {cut_middle_of_plain_text(case)}")
     return "  ·  ".join(parts)
 
 
@@ -179,7 +179,8 @@ def _write_small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof
     sentences = []
     if device := [r for r in roofs if r.device]:
         listed = ", ".join(
-            f"{make_display_name(r.name)} at {quantity(r.clock, 'Hz')}" for r in device
+            f"{make_display_name(r.name)} at {format_value_with_unit(r.clock, 'Hz')}"
+            for r in device
         )
         sentences.append(f"Ceilings by the device attributes: {listed}.")
     if len(device) < len(roofs):
@@ -268,7 +269,7 @@ def draw_legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
         hollow = {"markerfacecolor": "white", "markersize": 8}
         marks.append(base.make_legend_handle(text, "o", INK, **hollow))
     for name, *look in zip(shapes, cycle(_SHAPES), cycle(COLOURS), strict=False):
-        label = clip_text(f"shapes, {name}" if name else "shapes")
+        label = cut_middle_of_plain_text(f"shapes, {name}" if name else "shapes")
         marks.append(base.make_legend_handle(label, *look, markersize=5))
     if marks:
         gaps = {"handletextpad": 0.2, "columnspacing": 1.2, "borderaxespad": 0.2}
@@ -294,22 +295,24 @@ def make_point_labels(
         shown.sort(key=lambda at: (bool(at[2].note), -at[2].share))
         if shown:
             best = shown[0][2]
-            text = groups[i].name + format_point_figures(best, short=len(groups) > _CROWD)
+            text = groups[i].name + format_point_figures(
+                best, is_rate_left_out=len(groups) > _CROWD
+            )
             spots = tuple((x, y) for x, y, point in shown if point.note == best.note)
             labels.append(Label(spots, text, COLOURS[i % len(COLOURS)]))
     return labels
 
 
-def format_point_figures(point: model.RooflinePoint, short: bool) -> str:
+def format_point_figures(point: model.RooflinePoint, is_rate_left_out: bool) -> str:
     """Return what is behind a name: the share of the roof, and in small crowds the rate too."""
     if isnan(point.share):
         return ""
-    if short:
-        return f"  {share(point.share)}"
+    if is_rate_left_out:
+        return f"  {format_share(point.share)}"
     of = numbers.say_share_of_roof(point)
     if point.intensity <= 0:
-        return f"\n{quantity(point.moved, 'byte/s')}, {of}; no arithmetic"
-    return f"\n{quantity(point.rate, numbers.find_rate_unit(point.family))}, {of}"
+        return f"\n{format_value_with_unit(point.moved, 'byte/s')}, {of}; no arithmetic"
+    return f"\n{format_value_with_unit(point.rate, numbers.find_rate_unit(point.family))}, {of}"
 
 
 def write_labels(

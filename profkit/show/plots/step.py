@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from profkit.reports.figures import figures
+from profkit.reports.figures import format_figures
 from profkit.show.plots import base
 from profkit.show.plots.bars import make_rows_axes
 from profkit.show.plots.base import FAINT, INK
@@ -33,13 +33,13 @@ COLOURS = {
 }
 
 
-def draw_step(document: Mapping[str, Any], ax: Axes | None = None) -> Axes:
+def draw_step(triage_document: Mapping[str, Any], ax: Axes | None = None) -> Axes:
     """Draw a step of a "profkit.triage/1" document: its parts, then the kernels that take longest."""
-    kernels = document["kernels"][:KERNELS]
+    kernels = triage_document["kernels"][:KERNELS]
     names = ["step", *(f"{row['id']} {shorten_name(row['name'], NAME)}" for row in kernels)]
     ax = make_rows_axes(ax, names, 0.4, 1.9)
     ax.set_yticks(range(len(names)), names)
-    draw_step_parts(ax, document["step"])
+    draw_step_parts(ax, triage_document["step"])
     for y, row in enumerate(kernels, 1):
         ax.barh(y, row["ms"], 0.66, color=COLOURS[COMPUTING])
         text = f"{format_ms(row['ms'])}, {row['category']}"
@@ -47,13 +47,15 @@ def draw_step(document: Mapping[str, Any], ax: Axes | None = None) -> Axes:
     longest = 0.0
     if kernels:
         longest = max(row["ms"] for row in kernels)
-    ax.set_xlim(0, max(document["step"]["ms"], 1.25 * longest))
+    ax.set_xlim(0, max(triage_document["step"]["ms"], 1.25 * longest))
     base.write_axis_labels(ax, "ms per step")
-    left_out = len(document["kernels"]) - len(kernels)
+    left_out = len(triage_document["kernels"]) - len(kernels)
     small_print = ""
     if left_out:
         small_print = f"{left_out} kernels that take less are not shown."
-    return base.add_title_and_small_print(ax, write_step_title(document), small_print, above=48)
+    return base.add_title_and_small_print(
+        ax, write_step_title(triage_document), small_print, above=48
+    )
 
 
 def draw_step_parts(ax: Axes, step: Mapping[str, Any]) -> None:
@@ -61,7 +63,7 @@ def draw_step_parts(ax: Axes, step: Mapping[str, Any]) -> None:
     whole = step["ms"]
     handles = []
     for cause, begin, end, _ in iterate_step_segments(step):
-        label = f"{CAUSES[cause][1]} {figures(100 * (end - begin))} %"
+        label = f"{CAUSES[cause][1]} {format_figures(100 * (end - begin))} %"
         bar = ax.barh(0, (end - begin) * whole, 0.66, begin * whole, color=COLOURS[cause])
         bar.set_label(label)
         handles.append(bar)

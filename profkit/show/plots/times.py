@@ -16,7 +16,7 @@ from profkit.reports import figures
 from profkit.show.numbers import HistoryPoint, get_reference_medians_by_name, group_history_points
 from profkit.show.plots import base
 from profkit.show.plots.bars import make_rows_axes
-from profkit.show.plots.base import COLOURS, FAINT, INK, clip_text
+from profkit.show.plots.base import COLOURS, FAINT, INK, cut_middle_of_plain_text
 from profkit.show.text.words import format_measured_speedup
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     timed = [step for step in ladder.steps if step.time]
     if not timed:
         raise ProfkitError(f"no variant was timed at case {ladder.case}", "profkit profile --all")
-    ax = _make_ladder_axes(ladder, ax)
+    ax = _draw_ladder_frame(ladder, ax)
     medians = {step.variant: step.time.median for step in timed if step.time}
     for y, step in enumerate(ladder.steps):
         draw_variant_row(ax, y, step, medians)
@@ -47,7 +47,7 @@ def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     every = [*medians.values(), *references.values()]
     ax.set_xlim(min(every) / 1.25, max(every) * 1.25)
     _draw_references(ax, references)
-    base.set_log_ticks(ax.xaxis, figures.seconds)
+    base.set_log_ticks(ax.xaxis, figures.format_seconds)
     below = (
         "Medians of replayed CUDA graphs, warm L2; whiskers are 95 % intervals. Above 1x is "
         "faster; ~ marks differences within the noise."
@@ -56,9 +56,9 @@ def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     return base.add_title_and_small_print(ax, title, below, above=16 + 13 * _LEVELS)
 
 
-def _make_ladder_axes(ladder: Ladder, ax: Axes | None) -> Axes:
+def _draw_ladder_frame(ladder: Ladder, ax: Axes | None) -> Axes:
     """Return an Axes with a row per variant, indented below its parent, and the heads of figures."""
-    names = ["   " * step.depth + clip_text(step.variant) for step in ladder.steps]
+    names = ["   " * step.depth + cut_middle_of_plain_text(step.variant) for step in ladder.steps]
     ax = make_rows_axes(ax, names, 0.3, 1.9)
     ax.set_yticks(range(len(names)), names, ha="left")
     ax.tick_params(axis="y", pad=5.5 * max(map(len, names)))
@@ -74,7 +74,7 @@ def _draw_references(ax: Axes, references: Mapping[str, float]) -> None:
     for i, (name, time) in enumerate(references.items()):
         ax.axvline(time, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0.5)
         up = 4 + 13 * (_LEVELS - 1 - i % _LEVELS)
-        text = f"{clip_text(name, 60)} {figures.seconds(time)}"
+        text = f"{cut_middle_of_plain_text(name, 60)} {figures.format_seconds(time)}"
         base.write_note(ax, text, (time, 1), (3, up), _TOP, fontsize=9.5)
 
 
@@ -125,11 +125,11 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
         draw_subject_history(ax, points, colours)
     for subject, points in subjects.items():
         end = points[-1].order, points[-1].median
-        base.write_note(ax, clip_text(subject), end, (9, 0), va="center")
+        base.write_note(ax, cut_middle_of_plain_text(subject), end, (9, 0), va="center")
     _draw_history_frame(ax, subjects)
     handles = []
     for machine, colour in colours.items():
-        handles.append(base.make_legend_handle(clip_text(machine), "o", colour))
+        handles.append(base.make_legend_handle(cut_middle_of_plain_text(machine), "o", colour))
     base.add_legend(ax, handles, fontsize=10, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     below = (
         "Bars: 95 % intervals. Filled: a change that is real at one false alarm in a thousand, with "
@@ -158,7 +158,7 @@ def _draw_history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> No
     ax.set_yscale("log")
     every = [p.median for p in chain.from_iterable(subjects.values())]
     ax.set_ylim(min(every) / 1.25, max(every) * 1.25)
-    base.set_log_ticks(ax.yaxis, figures.seconds)
+    base.set_log_ticks(ax.yaxis, figures.format_seconds)
     longest = max(subjects.values(), key=len)
     ax.set_xlim(-0.6, len(longest) - 0.2 + 0.12 * len(longest))
     if len(subjects) == 1:

@@ -25,13 +25,13 @@ from profkit.model.scenario import Expectation
 from profkit.records.paths import FULL
 from profkit.reports.figures import (
     OUT_OF_RANGE,
-    counted,
-    figures,
-    quantities,
-    quantity,
-    seconds,
-    share,
-    speedup,
+    format_counted,
+    format_figures,
+    format_seconds,
+    format_share,
+    format_speedup,
+    format_value_with_unit,
+    format_values_with_unit,
 )
 from profkit.reports.metrics import CATALOGUE, warps
 from profkit.show.text.blocks import Role, TextSpan, Words
@@ -211,14 +211,14 @@ def format_metric(name: str, value: float | None) -> str:
         unit = "count"
     whole = unit == "share" and value is not None and 1 < value <= OUT_OF_RANGE
     if name in _IN_KIB and value is not None and isfinite(value):
-        return f"{figures(value / 1024)} KiB"
-    return quantity(1.0 if whole else value, unit)
+        return f"{format_figures(value / 1024)} KiB"
+    return format_value_with_unit(1.0 if whole else value, unit)
 
 
 def format_metric_pair(name: str, before: float | None, after: float | None) -> list[str]:
     """Return a metric's values before and after a change, in one form."""
     if name in CATALOGUE and CATALOGUE[name].unit == "count":
-        return quantities((before, after), "count")
+        return format_values_with_unit((before, after), "count")
     return [format_metric(name, before), format_metric(name, after)]
 
 
@@ -226,18 +226,18 @@ def format_metric_values(values: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name} {format_metric(name, value)}" for name, value in values.items())
 
 
-def format_gain(factor: float | None) -> str:
+def format_gain_as_bound(factor: float | None) -> str:
     """Return a finding's gain, which is a bound and no promise: "at most 1.85x"."""
     known = factor is not None and isfinite(factor)
     if known:
-        return f"at most {speedup(factor)}"
+        return f"at most {format_speedup(factor)}"
     return "gain unknown"
 
 
 def format_expectation(expectation: Expectation) -> str:
     """Return what to expect of a fix, with the 80 % interval: 1.85x (1.4 to 2.2)."""
-    low, high = figures(expectation.low), figures(expectation.high)
-    return f"{speedup(expectation.gain)} ({low} to {high})"
+    low, high = format_figures(expectation.low), format_figures(expectation.high)
+    return f"{format_speedup(expectation.gain)} ({low} to {high})"
 
 
 def describe_finding_gain(finding: LaunchFinding) -> str:
@@ -252,7 +252,7 @@ def describe_finding_gain(finding: LaunchFinding) -> str:
         kind = "measured"
     else:
         kind = "measured at most"
-    without = f"{kind} {speedup(measured.gain)} without {measured.title}"
+    without = f"{kind} {format_speedup(measured.gain)} without {measured.title}"
     return f"{without}; {say_expectation(finding).removesuffix(ABLATE)}"
 
 
@@ -261,10 +261,10 @@ def say_expectation(finding: LaunchFinding) -> str:
     if finding.at_roof:
         return "near the hardware limit"
     if finding.expect is None:
-        return format_gain(finding.gain)
+        return format_gain_as_bound(finding.gain)
     bound = "no bound known"
     if finding.gain is not None:
-        bound = format_gain(finding.gain)
+        bound = format_gain_as_bound(finding.gain)
     if finding.expect.is_wide:
         return f"expect {format_gain_range(finding.expect)}, {bound}{_say_ablation(finding)}"
     return f"expect {say_expected_factor(finding.expect)}, {bound}"
@@ -273,7 +273,7 @@ def say_expectation(finding: LaunchFinding) -> str:
 def say_expected_factor(expectation: Expectation) -> str:
     """Return "1.85x (1.4 to 2.2)", and no figure where clocks and inputs change as much."""
     if expectation.gain < NOTHING_TO_WIN:
-        return f"less than {speedup(NOTHING_TO_WIN)}"
+        return f"less than {format_speedup(NOTHING_TO_WIN)}"
     return format_expectation(expectation)
 
 
@@ -293,14 +293,14 @@ def _say_ablation(finding: LaunchFinding) -> str:
 
 def format_gain_range(expectation: Expectation) -> str:
     """Return "2.35x to 7.24x": an interval too wide to name a number in it."""
-    return f"{speedup(expectation.low)} to {speedup(expectation.high)}"
+    return f"{format_speedup(expectation.low)} to {format_speedup(expectation.high)}"
 
 
 def describe_combined_gain(both: CombinedGain) -> str:
     """Return what two findings are worth at once: "a and b together: expect 9x (4 to 15)"."""
     bound = ""
     if both.gain is not None:
-        bound = f", {format_gain(both.gain)}"
+        bound = f", {format_gain_as_bound(both.gain)}"
     hope = both.expect
     if hope.is_wide:
         what = f"expect {format_gain_range(hope)}"
@@ -317,14 +317,14 @@ def format_expected_gain(finding: LaunchFinding | None) -> str:
     if finding is None:
         return ""
     if finding.measured_reachable_gain is not None:
-        return f"{speedup(finding.measured_reachable_gain)} measured"
+        return f"{format_speedup(finding.measured_reachable_gain)} measured"
     hope = finding.expect
     if hope is None:
         return describe_finding_gain(finding)
     if hope.is_wide:
         return format_gain_range(hope)
     if hope.gain < NOTHING_TO_WIN:
-        return f"< {speedup(NOTHING_TO_WIN)}"
+        return f"< {format_speedup(NOTHING_TO_WIN)}"
     return format_expectation(hope)
 
 
@@ -353,7 +353,7 @@ def format_half_width(time: Interval) -> str:
 def format_median(time: Interval | None) -> str:
     """Return a median with its interval: "106 µs ± 0.25 %"; "" without one."""
     if time:
-        return f"{seconds(time.median)} {format_half_width(time)}".rstrip()
+        return f"{format_seconds(time.median)} {format_half_width(time)}".rstrip()
     return ""
 
 
@@ -375,7 +375,7 @@ def format_p_value(p_value: float | None) -> str:
 
 def format_line_and_share(line: SourceShare) -> str:
     """Return a line and its part: "stage.cu:41 (63 %, waits for LDG at stage.cu:38)"."""
-    said = [share(line.share), describe_call_site(line)]
+    said = [format_share(line.share), describe_call_site(line)]
     source = line.waits_for
     if source is not None:
         awaited = f"waits for {source.opcode}"
@@ -509,9 +509,9 @@ def say_what_to_do(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFin
         return f"{limit}: {advice}. {_say_time(row, rows)}".strip()
     gain = describe_finding_gain(leading)
     time = _say_time(row, rows)
-    if len(rows) == 1 and len(row.launches) == 1 and seconds(row.total) in leading.cause:
+    if len(rows) == 1 and len(row.launches) == 1 and format_seconds(row.total) in leading.cause:
         time = ""
-    if gain == format_gain(None):
+    if gain == format_gain_as_bound(None):
         return f"{advice}; the gain is not known. {time}".strip()
     rule = BY_ID.get(leading.rule)
     if rule is not None and rule.otherwise:
@@ -559,7 +559,7 @@ def _say_hottest_line(finding: LaunchFinding | None) -> str:
     counter = line.counter.partition(" ")[0]
     part = "all"
     if line.share < WHOLE:
-        part = share(line.share)
+        part = format_share(line.share)
     place = f"{basename(line.file)}:{line.line}"
     counts_these = counter == "instructions" and "instructions" in shorten_cause(finding.cause)
     if counter in NAMED and not counts_these:
@@ -723,7 +723,7 @@ def _say_larger_but_unsure(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
     if largest.sure_seconds_saved > 0 or largest.seconds_saved <= row.seconds_saved:
         return ""
     name = shorten_name(largest.median_launch.kernel, NAME)
-    return f"{name} may save more, about {seconds(largest.seconds_saved)}, or nothing."
+    return f"{name} may save more, about {format_seconds(largest.seconds_saved)}, or nothing."
 
 
 def _say_saving(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> str:
@@ -733,8 +733,8 @@ def _say_saving(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFindin
     is_wide = hope is not None and hope.is_wide and leading.measured_reachable_gain is None
     if not row.known_times_sorted or row.seconds_saved <= 0 or too_little or is_wide:
         return ""
-    whole = _say_whole_time(row, rows) or f" of {seconds(row.total)}"
-    return f"saving about {seconds(row.seconds_saved)}{whole}"
+    whole = _say_whole_time(row, rows) or f" of {format_seconds(row.total)}"
+    return f"saving about {format_seconds(row.seconds_saved)}{whole}"
 
 
 def _say_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
@@ -744,7 +744,7 @@ def _say_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
     takes = "It takes"
     if len(row.launches) > 1:
         takes = f"Its {len(row.launches):,} launches take"
-    return f"{takes} {seconds(row.total)}{_say_whole_time(row, rows)}."
+    return f"{takes} {format_seconds(row.total)}{_say_whole_time(row, rows)}."
 
 
 def _say_whole_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
@@ -755,7 +755,7 @@ def _say_whole_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
     beside = [other for other in rows if other.median_launch.device == device]
     if len({other.median_launch.report for other in rows}) > 1:
         return ""
-    whole = f" of {seconds(sum(other.total for other in beside))} in all"
+    whole = f" of {format_seconds(sum(other.total for other in beside))} in all"
     if len(beside) < len(rows):
         whole += f" on {name_device(row.median_launch)}"
     return whole
@@ -785,17 +785,17 @@ def say_total_time(rows: Sequence[LaunchRow]) -> str:
     if not totals:
         return "no durations"
     if len(totals) == 1:
-        return f"{seconds(sum(totals.values()))} in all"
+        return f"{format_seconds(sum(totals.values()))} in all"
     longest = sorted(totals, key=lambda device: -totals[device])[:GPUS]
-    named = [f"{seconds(totals[device])} on {device}" for device in longest]
+    named = [f"{format_seconds(totals[device])} on {device}" for device in longest]
     if more := len(totals) - len(named):
-        named.append(counted(more, "other GPU"))
+        named.append(format_counted(more, "other GPU"))
     return f"{', '.join(named[:-1])} and {named[-1]}"
 
 
 def say_launches_and_time(rows: Sequence[LaunchRow]) -> str:
     """Return how many launches there are, and the time of all, if they are of one report."""
-    count = counted(sum(len(row.launches) for row in rows), "launch", "launches")
+    count = format_counted(sum(len(row.launches) for row in rows), "launch", "launches")
     failed = sum(len(row.launches) for row in rows if row.median_launch.status != "ok")
     if failed:
         count += f" ({failed:,} not measured)"
@@ -805,7 +805,7 @@ def say_launches_and_time(rows: Sequence[LaunchRow]) -> str:
     return f"{count}, {say_total_time(rows)}"
 
 
-def list_report_arguments(rows: Sequence[LaunchRow]) -> str:
+def join_report_arguments(rows: Sequence[LaunchRow]) -> str:
     """Return the reports of rows as arguments of a command; REPORTS where they are too many to type."""
     reports = dict.fromkeys(str(run.report) for row in rows for run in row.launches)
     if len(reports) > REPORTS:
@@ -819,22 +819,23 @@ def has_no_metrics(run: JudgedLaunch) -> bool:
 
 def format_count_and_median(row: LaunchRow) -> str:
     """Return how often, and how long one takes: "105 launches, median 17.4 µs"."""
-    count = counted(len(row.launches), "launch", "launches")
+    count = format_counted(len(row.launches), "launch", "launches")
     if not row.known_times_sorted:
         return count
-    return f"{count}, median {seconds(row.median_launch.time)}"
+    return f"{count}, median {format_seconds(row.median_launch.time)}"
 
 
 def format_count_and_times(row: LaunchRow) -> str:
     """Return how often and how long: "105 launches, 1.83 ms in all; median 17.4 µs (17.2 to 17.8)"."""
-    count = counted(len(row.launches), "launch", "launches")
+    count = format_counted(len(row.launches), "launch", "launches")
     if not row.known_times_sorted:
         return count
     mid = row.median_launch.time
     size = next((f for f in (1.0, 1e-3, 1e-6) if mid >= f), 1e-9)
-    noun = seconds(size).split()[1]
+    noun = format_seconds(size).split()[1]
     shortest, median, longest = (
-        figures(t / size) for t in (row.known_times_sorted[0], mid, row.known_times_sorted[-1])
+        format_figures(t / size)
+        for t in (row.known_times_sorted[0], mid, row.known_times_sorted[-1])
     )
-    total = seconds(row.total)
+    total = format_seconds(row.total)
     return f"{count}, {total} in all; median {median} {noun} ({shortest} to {longest})"

@@ -26,7 +26,7 @@ def show_ablations(records: Sequence[Record]) -> Iterator[Block]:
 
 def _show_ablation(name: str, ablation: AblationRecord) -> Iterator[Block]:
     yield Heading(
-        f"{name}  {figures.seconds(ablation.base)}{format_spread(ablation)}, {ablation.gpu}"
+        f"{name}  {figures.format_seconds(ablation.base)}{format_spread(ablation)}, {ablation.gpu}"
     )
     rows = tuple(_make_ablation_row(row) for row in ablation.measured)
     if rows:
@@ -34,7 +34,7 @@ def _show_ablation(name: str, ablation: AblationRecord) -> Iterator[Block]:
     for row in ablation.measured:
         for line in row.lines:
             if line.gain >= _CLOSE:
-                text = f"{line.line}: {figures.speedup(line.gain)} of that alone"
+                text = f"{line.line}: {figures.format_speedup(line.gain)} of that alone"
                 yield TextLine(text, row.title, indent=1)
     for pair in ablation.pairs:
         yield _show_pair(pair)
@@ -56,25 +56,25 @@ def format_spread(ablation: AblationRecord) -> str:
 
 
 def _make_ablation_row(row: MeasuredAblation) -> tuple[str, ...]:
-    gain = figures.speedup(row.gain)
+    gain = figures.format_speedup(row.gain)
     if not row.reachable:
         gain = f"at most {gain}"
     elif row.control > _COSTS:  # choosing costs: so much is sure, and no more than the other
-        gain = f"{figures.speedup(row.gain / row.control)} to {gain}"
+        gain = f"{figures.format_speedup(row.gain / row.control)} to {gain}"
     if not row.kept:
         code = row.changed
     else:
         code = f"{row.changed}; {row.kept}"
-    return (row.title, figures.seconds(row.time), gain, code)
+    return (row.title, figures.format_seconds(row.time), gain, code)
 
 
 def _show_pair(pair: MeasuredPair) -> Block:
-    alone = " and ".join(figures.speedup(gain) for gain in pair.alone)
+    alone = " and ".join(figures.format_speedup(gain) for gain in pair.alone)
     if pair.hidden:
         why = "each hides the other"
     else:
         why = "they overlap, and do not add up"
-    text = f"at most {figures.speedup(pair.gain)}, alone {alone}: {why}"
+    text = f"at most {figures.format_speedup(pair.gain)}, alone {alone}: {why}"
     return TextLine(text, f"without {pair.titles[0]} and {pair.titles[1]}")
 
 
@@ -94,7 +94,7 @@ def _show_shape_changes(ablation: AblationRecord) -> Iterator[Block]:
         yield TextLine(f"times as long with {', '.join(words)}", "launch")
     if shape.idle is not None and shape.longest_block is not None:
         yield TextLine(
-            f"SMs had no block for {figures.share(shape.idle)} of their time; "
+            f"SMs had no block for {figures.format_share(shape.idle)} of their time; "
             f"the longest block took {shape.longest_block:.2f} times the median",
             "blocks",
         )

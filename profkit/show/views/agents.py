@@ -15,7 +15,7 @@ from typing import Any
 from profkit.diagnosis.launches import JudgedLaunch, LaunchRow
 from profkit.diagnosis.rule import LaunchFinding, SourceShare
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.causes import GainEstimate
+from profkit.evidence.causes import EstimateAndGain
 from profkit.evidence.compare import Compared, RunComparison
 from profkit.evidence.counters import LaunchChange
 from profkit.program.document import SecondTriageDocument
@@ -161,7 +161,7 @@ def make_run_change_entry(change: RunComparison) -> Entry:
     return drop_unknown_values(entry)
 
 
-def make_estimate_entry(estimate: GainEstimate | None) -> Entry | None:
+def make_estimate_entry(estimate: EstimateAndGain | None) -> Entry | None:
     """Return what was expected of the fix, and what was measured."""
     if estimate is None:
         return None

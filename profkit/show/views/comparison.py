@@ -12,7 +12,7 @@ from typing import Any
 
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import NOTHING_TO_WIN
-from profkit.evidence.causes import GainEstimate
+from profkit.evidence.causes import EstimateAndGain
 from profkit.evidence.claims import Verified
 from profkit.evidence.compare import Compared, GateResult, ResourceChange, RunComparison
 from profkit.evidence.conditions import UNLIKE_NAMES, WAIVABLE
@@ -255,7 +255,7 @@ def _write_group_title(group: LaunchGroup) -> str:
 def _format_resource_amount(resource: ResourceChange, value: float | None) -> str:
     if resource.name in CATALOGUE:
         return words.format_metric(resource.name, value)
-    return figures.quantity(value, resource.unit)
+    return figures.format_value_with_unit(value, resource.unit)
 
 
 def _format_resource_change(resource: ResourceChange) -> str:
@@ -279,7 +279,7 @@ def show_time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
         many = "one launch each"
     else:
         many = f"{count} launches each"
-    text = f"{figures.seconds(before)} -> {figures.seconds(after)} ({many}; not a timing)"
+    text = f"{figures.format_seconds(before)} -> {figures.format_seconds(after)} ({many}; not a timing)"
     yield TextLine(text, "under ncu")
 
 
@@ -314,7 +314,7 @@ def show_cause_of_change(launch: LaunchChange, change: RunComparison) -> Iterato
         yield from _iterate_causes_of_time_change(launch, found, change)
     before, after = launch.leads.before, launch.leads.after
     if after in found:
-        worth = words.format_gain(found[after].after.gain)
+        worth = words.format_gain_as_bound(found[after].after.gain)
         if after == before:
             lead = f"{after} still leads"
         else:
@@ -345,10 +345,10 @@ def _say_time_of_cause(share: float, time: TimeComparison) -> str:
     """Return how much of the time that a change saved or lost is a cause's: "28.2 of the 49.7 µs"."""
     did = {"faster": "saved", "slower": "lost"}.get(time.answer, "changed")
     whole = abs(time.before.median - time.after.median)
-    number, _, unit = figures.seconds(whole).partition(" ")
+    number, _, unit = figures.format_seconds(whole).partition(" ")
     if share >= 1:
         return f"that is all of the {number} {unit} {did}"
-    part = figures.figures(share * float(number.replace(",", "")))
+    part = figures.format_figures(share * float(number.replace(",", "")))
     return f"that is about {part} of the {number} {unit} {did}"
 
 
@@ -397,7 +397,7 @@ def _format_gains_of_sides(finding: FindingChange) -> str:
     gains = []
     for side, when in ((finding.before, "before"), (finding.after, "now")):
         if side.status == "fires" and side.gain is not None:
-            gains.append((figures.speedup(side.gain), when))
+            gains.append((figures.format_speedup(side.gain), when))
     if not gains:
         return "gain unknown"
     if len(gains) == 2 and gains[0][0] == gains[1][0]:
@@ -425,7 +425,7 @@ def _say_unexplained_change(launch: LaunchChange, answer: str) -> str:
 ALONE = 0.8
 
 
-def say_estimate(estimate: GainEstimate, share: float | None = None) -> str:
+def say_estimate(estimate: EstimateAndGain, share: float | None = None) -> str:
     """Return whether an estimate was right: "1.87x (1.27 to 3.21) for RULE; measured 1.53x: ...".
 
     `share`: the part of the time saved that its finding accounts for, where that is known.
@@ -435,17 +435,17 @@ def say_estimate(estimate: GainEstimate, share: float | None = None) -> str:
         said = words.format_gain_range(expectation)
     else:
         said = words.format_expectation(expectation)
-    measured = figures.speedup(estimate.measured)
+    measured = figures.format_speedup(estimate.measured)
     if estimate.state == "better":
         left = f"it was only reduced, so {measured} does not test this"
         return f"{said} if {estimate.rule} were gone; {left}"
     outcome = f"{estimate.outcome} the interval"
     if share is not None and share < ALONE:
-        outcome += f", with other changes that saved {figures.share(1 - share)} of the time"
+        outcome += f", with other changes that saved {figures.format_share(1 - share)} of the time"
     return f"{said} for {estimate.rule}; measured {measured}: {outcome}"
 
 
-def _say_estimate_of_change(change: RunComparison, estimate: GainEstimate) -> str:
+def _say_estimate_of_change(change: RunComparison, estimate: EstimateAndGain) -> str:
     share = None
     if change.cause is not None and change.cause.rule == estimate.rule:
         share = change.cause.share
@@ -547,7 +547,7 @@ def say_time_change(change: RunComparison) -> tuple[str, str]:
     time = change.time
     if time is None:
         return _say_untimed(change), "cannot tell"
-    both = " -> ".join(figures.seconds(side.median) for side in (time.before, time.after))
+    both = " -> ".join(figures.format_seconds(side.median) for side in (time.before, time.after))
     return f"{_say_speedup(time)}; {both}", time.answer
 
 
@@ -619,7 +619,7 @@ def _show_both_launches(launch: LaunchChange, *, timed: bool) -> Iterator[Block]
     )
     yield TextLine(format_both_bounds(launch), "limit")
     if timed:
-        times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
+        times = f"{figures.format_seconds(time.before)} -> {figures.format_seconds(time.after)}"
         yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
 
 
@@ -670,7 +670,7 @@ def _list_findings_of_one_side(
         yield TextLine(f"{side}: {cause.partition(': ')[0]}", finding.rule)
 
 
-def choose_metrics_to_show(launch: LaunchChange, shown: int) -> list[MovedMetric]:
+def choose_metrics_to_show(launch: LaunchChange, most_metrics: int) -> list[MovedMetric]:
     """Return the metrics to show: what the changed findings looked at, then what moved farthest.
 
     Clocks are none of them: no code of a kernel sets them, and notes say at which the launches ran.
@@ -685,7 +685,7 @@ def choose_metrics_to_show(launch: LaunchChange, shown: int) -> list[MovedMetric
         if metric.metric not in _CLOCKS:
             moved.append(metric)
     order = sorted(moved, key=lambda m: (places.get(m.metric, len(places)), -m.distance_moved))
-    return order[:shown]
+    return order[:most_metrics]
 
 
 NEAR = 0.02  # of a share: two units that were busy for as long within it are one row
@@ -736,7 +736,9 @@ def list_move_cells(metric: MovedMetric) -> tuple[str, ...]:
 def format_change(metric: MovedMetric) -> str:
     """Return the change of a metric: +49.5 points, 0.63x, 16x, new, gone."""
     if metric.points is not None:
-        points = round_as_printed(metric.after) - round_as_printed(metric.before)
+        points = round_share_to_printed_percent(metric.after) - round_share_to_printed_percent(
+            metric.before
+        )
         return f"{points:+.1f} points"
     if not isfinite(metric.factor):
         return "new"
@@ -747,9 +749,9 @@ def format_change(metric: MovedMetric) -> str:
     return f"{metric.factor:,.0f}x"
 
 
-def round_as_printed(share: float) -> float:
+def round_share_to_printed_percent(share: float) -> float:
     """Return a share in per cent with the digits that it is printed with."""
-    return float(figures.share(share).removesuffix(" %"))
+    return float(figures.format_share(share).removesuffix(" %"))
 
 
 def show_ladder_table(ladder: Ladder) -> Iterator[Block]:
@@ -763,7 +765,7 @@ def show_ladder_table(ladder: Ladder) -> Iterator[Block]:
 def _list_ladder_cells(step: LadderStep) -> tuple[TextSpan | str, ...]:
     time, half_width = "not timed", ""
     if step.time:
-        time = figures.seconds(step.time.median)
+        time = figures.format_seconds(step.time.median)
         half_width = words.format_half_width(step.time)
     change = None
     if step.change:
@@ -929,11 +931,11 @@ def _say_predicted_time(variant: str, condition: str, row: ExpectedLaunch) -> st
     name = f"{variant} {row.case}"
     if row.kernel:
         name = shorten_name(row.kernel, 40)
-    now = figures.seconds(row.time_s)
-    then = figures.seconds(row.time_s / row.expect.gain)
+    now = figures.format_seconds(row.time_s)
+    then = figures.format_seconds(row.time_s / row.expect.gain)
     gain = f"expect {words.format_expectation(row.expect)}"
     if row.at_most is not None and row.expect.gain >= 1:
-        gain += f", {words.format_gain(row.at_most)}"
+        gain += f", {words.format_gain_as_bound(row.at_most)}"
     return f"With {condition}, {name} would take about {then} instead of {now}: {gain}"
 
 
@@ -943,10 +945,10 @@ def _make_table_of_predicted_times(expected: Sequence[ExpectedLaunch]) -> Grid:
         launch = "kernel"
     columns: Columns[ExpectedLaunch] = {
         launch: lambda row: TextSpan(row.kernel or str(row.case), "name"),
-        ">time now": lambda row: figures.seconds(row.time_s),
+        ">time now": lambda row: figures.format_seconds(row.time_s),
         ">expected": lambda row: words.format_expectation(row.expect),
-        ">time then": lambda row: figures.seconds(row.time_s / row.expect.gain),
-        ">at most": lambda row: figures.speedup(row.at_most),
+        ">time then": lambda row: figures.format_seconds(row.time_s / row.expect.gain),
+        ">at most": lambda row: figures.format_speedup(row.at_most),
     }
     return make_grid(expected, columns, narrow=True)
 

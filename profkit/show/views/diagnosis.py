@@ -66,8 +66,10 @@ def show_diagnosis(
         yield from commands[:2]
 
 
-def suggest_next_commands(rows: Sequence[LaunchRow], lines: bool) -> Iterator[blocks.Command]:
-    """Yield the commands that lead on from the first row; `lines` are shown already, or not."""
+def suggest_next_commands(
+    rows: Sequence[LaunchRow], are_lines_shown: bool
+) -> Iterator[blocks.Command]:
+    """Yield the commands that lead on from the first row; with lines, if they are not shown yet."""
     if not rows:
         return
     run = rows[0].median_launch
@@ -78,9 +80,9 @@ def suggest_next_commands(rows: Sequence[LaunchRow], lines: bool) -> Iterator[bl
         yield blocks.Command(FULL, "record a complete report")
     if run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
-    if lines:
+    if are_lines_shown:
         yield blocks.Command(
-            f"profkit report {words.list_report_arguments(rows)} -o page.html", "a page to send"
+            f"profkit report {words.join_report_arguments(rows)} -o page.html", "a page to send"
         )
         return
     report = shlex.quote(escape_text(str(run.report)))
@@ -111,7 +113,7 @@ def write_brief_diagnosis(rows: Sequence[LaunchRow], onward: Sequence[str] | Non
     for number, row in enumerate(rows[1:ROWS], 2):
         lines.append(f"{number}. {_describe_row_briefly(row)}")
     if len(rows) > ROWS:
-        rest = figures.seconds(sum(row.total for row in rows[ROWS:]))
+        rest = figures.format_seconds(sum(row.total for row in rows[ROWS:]))
         lines.append(f"{len(rows) - ROWS} more kernels: {rest}")
     lines += list_doubts_of_measurement(rows)
     if onward is None:
@@ -157,7 +159,7 @@ def _describe_row_briefly(row: LaunchRow) -> str:
     run = row.median_launch
     time = "no duration"
     if row.known_times_sorted:
-        time = figures.seconds(row.total)
+        time = figures.format_seconds(row.total)
     said = f"{shorten_name(run.kernel, 40)}, {time}"
     if not run.top:
         return f"{said}: {words.label_verdict(run)}"
@@ -180,17 +182,19 @@ def _describe_finding_briefly(finding: LaunchFinding) -> str:
 # The table.
 
 
-def write_launch_count_and_order(listed: Sequence[LaunchRow], rows: Sequence[LaunchRow]) -> str:
+def write_launch_count_and_order(
+    shown_rows: Sequence[LaunchRow], all_rows: Sequence[LaunchRow]
+) -> str:
     """Return how many launches there are, their time, how many rows are listed and in what order."""
     hidden = ""
-    if len(rows) > len(listed):
-        hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)"
-    order = words.describe_row_order(rows)
-    return f"{words.say_launches_and_time(rows)}{hidden}; {order}."
+    if len(all_rows) > len(shown_rows):
+        hidden = f"; {len(shown_rows)} of {len(all_rows)} rows shown (--all)"
+    order = words.describe_row_order(all_rows)
+    return f"{words.say_launches_and_time(all_rows)}{hidden}; {order}."
 
 
-def list_row_cells(number: int, row: LaunchRow, total: float) -> tuple[Words, ...]:
-    """Return a row of the table; `total` is the time of all rows, in s."""
+def list_row_cells(number: int, row: LaunchRow, total_seconds: float) -> tuple[Words, ...]:
+    """Return a row of the table; `total_seconds` is the time of all rows, in s."""
     run = row.median_launch
     if len(row.launches) > 1:
         launch = words.format_count_and_median(row)
@@ -200,23 +204,23 @@ def list_row_cells(number: int, row: LaunchRow, total: float) -> tuple[Words, ..
         str(number),
         TextSpan(run.kernel, "name"),
         TextSpan(cut_middle(escape_text(launch), NAMED), "dim"),
-        figures.seconds(row.total) if row.known_times_sorted else "?",
-        format_share_of_time(row, total),
+        figures.format_seconds(row.total) if row.known_times_sorted else "?",
+        format_share_of_time(row, total_seconds),
         words.label_verdict(run),
         run.top.rule if run.top else "-",
         words.format_expected_gain(run.top),
     )
 
 
-def format_share_of_time(row: LaunchRow, total: float) -> str:
+def format_share_of_time(row: LaunchRow, total_seconds: float) -> str:
     """Return a row's part of all time: 12.3 %, <0.1 %; "" where it has no duration."""
     part = 0.0
-    if total:
-        part = row.total / total
+    if total_seconds:
+        part = row.total / total_seconds
     if 0 < part < 0.0005:
         known = "<0.1 %"
     else:
-        known = figures.share(part)
+        known = figures.format_share(part)
     if row.known_times_sorted:
         return known
     return ""
@@ -226,7 +230,7 @@ def format_share_of_time(row: LaunchRow, total: float) -> str:
 
 
 def show_folded_verdict(
-    row: LaunchRow, number: int, total: float, before: JudgedLaunch | None = None
+    row: LaunchRow, number: int, total_seconds: float, before: JudgedLaunch | None = None
 ) -> blocks.Fold:
     """Return the verdict on a row's launch of median time; `before` is that of the fold before."""
     run = row.median_launch
@@ -240,7 +244,7 @@ def show_folded_verdict(
         TextSpan(f" {judged}", "strong"),
     )
     inside = (
-        *show_launch_identity(row, total),
+        *show_launch_identity(row, total_seconds),
         *show_findings(run, before, listing=bool(run.lines)),
         *show_nvidia_rules(run.nvidia),
         *show_doubts(run),
@@ -249,10 +253,10 @@ def show_folded_verdict(
     return blocks.Fold(title, inside, shown=number == 1)
 
 
-def show_launch_identity(row: LaunchRow, total: float) -> Iterator[Block]:
+def show_launch_identity(row: LaunchRow, total_seconds: float) -> Iterator[Block]:
     """Yield which launch is shown of a row, where and how large it ran, and the verdict on it."""
     yield blocks.Paragraph(
-        join_with_breaks(TextSpan(line, "dim") for line in list_launch_facts(row, total))
+        join_with_breaks(TextSpan(line, "dim") for line in list_launch_facts(row, total_seconds))
     )
     yield blocks.TextLine(
         f"{words.label_verdict(row.median_launch)}, {row.median_launch.diagnosis.because}",
@@ -260,17 +264,17 @@ def show_launch_identity(row: LaunchRow, total: float) -> Iterator[Block]:
     )
 
 
-def list_launch_facts(row: LaunchRow, total: float) -> Iterator[str]:
+def list_launch_facts(row: LaunchRow, total_seconds: float) -> Iterator[str]:
     """Yield when and how a launch ran: time, part of all, sizes, device, clocks."""
     run = row.median_launch
     part = "duration not collected"
     if row.known_times_sorted:
-        part = f"{format_share_of_time(row, total)} of all"
+        part = f"{format_share_of_time(row, total_seconds)} of all"
     if len(row.launches) > 1:
         times = words.format_count_and_times(row)
         yield f"{times}, {part}; median launch shown"
     elif row.known_times_sorted:
-        yield f"{figures.seconds(run.time)}, {part}"
+        yield f"{figures.format_seconds(run.time)}, {part}"
     else:
         yield part
     yield ", ".join(
@@ -391,7 +395,7 @@ def show_nvidia_rules(results: Sequence[NvidiaRule]) -> Iterator[blocks.ListItem
         of = "the time"
         if result.scope == "local":
             of = "its unit's time only"
-        speedup = f" (estimate: {figures.share(result.speedup or 0)} of {of})"
+        speedup = f" (estimate: {figures.format_share(result.speedup or 0)} of {of})"
         text = ("NVIDIA's ", TextSpan(result.rule, "code"), ": ", TextSpan(result.title, "code"))
         yield blocks.ListItem((*text, speedup))
 
@@ -410,18 +414,21 @@ def _show_hot_line(line: HotLine) -> blocks.ListItem:
         place = format_line_place(line)
     elif instructions:
         place, instructions = instructions[0].text, ()
-    title: list[TextSpan | str] = [f"{figures.share(line.share)} at ", TextSpan(place, "code")]
+    title: list[TextSpan | str] = [
+        f"{figures.format_share(line.share)} at ",
+        TextSpan(place, "code"),
+    ]
     call = words.describe_call_site(line)
     if call:
         title.append(f", {call}")
     if line.stall:
         state = words.spell_limiter(line.stall)
-        title.append(f" ({figures.share(line.stall_share)} of it {state})")
+        title.append(f" ({figures.format_share(line.stall_share)} of it {state})")
     under: list[Words] = []
     if line.file:
         under.append(TextSpan(line.text.strip(), "code"))
     for instruction in instructions:
-        share = figures.share(instruction.share)
+        share = figures.format_share(instruction.share)
         under.append((f"{share} ", TextSpan(instruction.text, "code")))
     return blocks.ListItem(tuple(title), tuple(under))
 

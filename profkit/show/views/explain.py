@@ -26,8 +26,8 @@ from profkit.program.rules import list_rule_texts
 from profkit.program.triage import triage_timeline
 from profkit.records.ablation import read_ablations_by_rule
 from profkit.records.paths import FULL
-from profkit.reports.figures import counted, figures, speedup
-from profkit.reports.figures import quantity as format_quantity
+from profkit.reports.figures import format_counted, format_figures, format_speedup
+from profkit.reports.figures import format_value_with_unit as format_quantity
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, make_grid
@@ -302,11 +302,14 @@ def _explain_step_rule(rule: StepRule) -> Parts:
 def _judge_and_describe_example(example: Example) -> str:
     """Return what triage says first of an example, and of what."""
     of = triage_timeline(run_example(example))
-    step = f"a step of {figures(of.split.period / 1e6)} ms, {len(of.steps.typical.works)} launches"
+    step = (
+        f"a step of {format_figures(of.split.period / 1e6)} ms, {len(of.steps.typical.works)} "
+        "launches"
+    )
     if of.verdict.category:
         return f"{step}: {of.verdict.category}: {of.verdict.say}"
     first = of.findings[0]
-    return f"{step}: {first.cause} (saves about {figures(first.saving.expected)} ms)"
+    return f"{step}: {first.cause} (saves about {format_figures(first.saving.expected)} ms)"
 
 
 def _replace_template_fields(text: str) -> str:
@@ -498,7 +501,7 @@ def explain_threshold(threshold: pages.PageThreshold) -> Words:
     quantity = get_compared_quantity(threshold.name, threshold.family)
     if quantity is not None and threshold.number is not None:
         if quantity.unit == "ratio":
-            return quantity.text.format(speedup(threshold.number))
+            return quantity.text.format(format_speedup(threshold.number))
         return quantity.text.format(format_quantity(threshold.number, quantity.unit))
     if threshold.reason:
         text = f"{threshold.value}: {threshold.reason}"
@@ -512,11 +515,11 @@ def explain_gain_on_probes(rule: LaunchRule) -> tuple[Words, ...]:
     pairs = list(pages.read_probe_pairs(rule.id))
     said: list[Words] = []
     for pair in pairs[:SHOWN]:
-        gain = TextSpan(f"{speedup(pair.gain)} faster", "strong")
+        gain = TextSpan(f"{format_speedup(pair.gain)} faster", "strong")
         said.append((gain, f", probe {pair.probe} ({pair.title}); fixed: {pair.relieves}"))
     more = len(pairs) - SHOWN
     if more > 0:
-        said.append(f"and {counted(more, 'more probe', 'more probes')} of this cause")
+        said.append(f"and {format_counted(more, 'more probe', 'more probes')} of this cause")
     return tuple(said)
 
 
@@ -604,11 +607,11 @@ _CAREFUL = {
 # A word of the verdict.
 
 
-def explain_limiter(word: str, behind: list[LaunchRule]) -> Parts:
-    """Return the page of what limits a launch; `behind`: the rules that can explain it."""
+def explain_limiter(word: str, rules_that_explain_it: list[LaunchRule]) -> Parts:
+    """Return the page of what limits a launch, by the rules that can explain it."""
     limiter = BY_LIMITER.get(word)
     plain = BY_ID.get(limiter.rule or "" if limiter else "") or min(
-        behind, key=lambda rule: len(rule.explains)
+        rules_that_explain_it, key=lambda rule: len(rule.explains)
     )
     page = pages.read_rule_page(plain.id)
     if not limiter:
@@ -618,7 +621,9 @@ def explain_limiter(word: str, behind: list[LaunchRule]) -> Parts:
     return {
         "What happens in the hardware": (page.hardware,),
         "Thresholds": tuple(map(explain_threshold, numbers)) or page.thresholds,
-        "Rules that can explain it": tuple(write_name_and_text(r.id, r.title) for r in behind),
+        "Rules that can explain it": tuple(
+            write_name_and_text(r.id, r.title) for r in rules_that_explain_it
+        ),
         f"Measured on {pages.read_probe_gpu()}": explain_gain_on_probes(plain),
         "False alarms": page.false_alarms,
         "Official page": (TextSpan(page.official, "link"),),

@@ -37,7 +37,7 @@ def _list_history_cells(step: HistoryStep) -> tuple[str, ...]:
         commit += " *"
     time = speedup = ""
     if run.median:
-        time = figures.seconds(run.median)
+        time = figures.format_seconds(run.median)
     if step.time:
         speedup = f"{step.time.speedup.median:.3g}x"
     answer: str = step.answer
@@ -165,8 +165,8 @@ def _show_moved_subjects(subjects: Iterable[GateSubject]) -> Iterator[Block]:
             continue
         before = after = ""
         if subject.time:
-            before = figures.seconds(subject.time.before.median)
-            after = figures.seconds(subject.time.after.median)
+            before = figures.format_seconds(subject.time.before.median)
+            after = figures.format_seconds(subject.time.after.median)
         seen_from, cause = format_percent_or_unknown(subject.smallest_change), subject.cause or ""
         row = (subject.name, subject.answer, before, after, seen_from, cause, subject.because)
         cells.append(row)

@@ -60,8 +60,8 @@ _CAPTURED: Columns[Entry] = {
     "kernel": lambda row: TextSpan(row["kernel"], "name"),
     ">launches": lambda row: str(row["launches"]),
     "equal": lambda row: row["equal"] or "not tried",
-    ">in program": lambda row: format_duration(row["in_program_s"]),
-    ">here": lambda row: format_duration(row["here_s"]),
+    ">in program": lambda row: format_build_seconds(row["in_program_s"]),
+    ">here": lambda row: format_build_seconds(row["here_s"]),
     ">ratio": lambda row: "" if row["ratio"] is None else f"{row['ratio']:.2f}",
 }
 
@@ -80,16 +80,16 @@ def show_captured_kernels(rows: Sequence[Entry]) -> Iterator[Block]:
             yield TextLine(TextSpan(f"{row['kernel']}: {remark}", "dim"))
     launches, kept = (sum(row["launches"] for row in some) for some in (rows, with_file))
     if launches:
-        share = f" ({figures.share(kept / launches)})"
+        share = f" ({figures.format_share(kept / launches)})"
     else:
         share = ""
     yield TextLine(f"{len(with_file)} of {len(rows)} kernels, {kept} of {launches} launches{share}")
 
 
-def format_duration(seconds: float | None) -> str:
+def format_build_seconds(seconds: float | None) -> str:
     if seconds is None:
         return ""
-    return figures.seconds(seconds)
+    return figures.format_seconds(seconds)
 
 
 def show_examined_machine(rows: Sequence[Entry]) -> Iterator[Block]:
@@ -116,7 +116,7 @@ def show_builds(rows: Iterable[Entry]) -> Iterator[Block]:
         used = ["?" if row[key] is None else str(row[key]) for key in counts]
         took = "-"
         if row["seconds"]:
-            took = figures.seconds(row["seconds"])
+            took = figures.format_seconds(row["seconds"])
         kernel = TextSpan(row["kernel"], "name")
         cells.append((row["variant"], str(row["arch"]), kernel, *used, took))
     yield Grid(("variant", "sm", "kernel", *titles, ">took"), tuple(cells))
@@ -158,8 +158,8 @@ def show_timed_case(
 ) -> Iterator[Block]:
     """Yield times at one case, fastest first, against the fastest reference, with conditions."""
     yield Heading(f"{name}: {say_conditions(gpu, rows[0]['timing'])}")
-    ranked = sorted(rows, key=read_warm_l2_median)
-    best = next((read_warm_l2_median(row) for row in ranked if row["name"] in references), None)
+    ranked = sorted(rows, key=get_warm_median)
+    best = next((get_warm_median(row) for row in ranked if row["name"] in references), None)
     yield Grid(
         ("variant", ">warm L2", ">±", ">cold L2", ">±", ">x best reference", ">one call"),
         tuple(list_time_cells(row, best) for row in ranked),
@@ -168,7 +168,7 @@ def show_timed_case(
         yield TextLine(text, "note")
 
 
-def read_warm_l2_median(row: Entry) -> float:
+def get_warm_median(row: Entry) -> float:
     time: float = row["timing"]["l2"]["warm"]["median"]
     return time
 
@@ -183,8 +183,8 @@ def list_time_cells(row: Entry, best: float | None) -> tuple[str, ...]:
         f"{row['name']}{backend}",
         *list_median_cells(timing["l2"]["warm"]),
         *list_median_cells(timing["l2"]["cold"]),
-        figures.speedup(best / read_warm_l2_median(row)) if best else "",
-        figures.seconds(timing["eager"]),
+        figures.format_speedup(best / get_warm_median(row)) if best else "",
+        figures.format_seconds(timing["eager"]),
     )
 
 
@@ -206,7 +206,7 @@ def list_timing_notes(rows: Sequence[Entry], references: Sequence[str]) -> Itera
         timing = row["timing"]
         throttles.update(timing["after"]["throttle"] or ())
         if timing["host_bound"] and row["name"] not in references:
-            host = figures.seconds(timing["host"])
+            host = figures.format_seconds(timing["host"])
             yield f"{row['name']} is host-bound: its launcher takes {host} per call"
         if timing["why_wide"]:
             yield f"{row['name']}: {timing['why_wide']}"
@@ -220,8 +220,8 @@ def list_median_cells(interval: Entry | None) -> tuple[str, str]:
         return "", ""
     width = "?"
     if interval["width"] is not None:
-        width = figures.share(interval["width"])
-    return figures.seconds(interval["median"]), width
+        width = figures.format_share(interval["width"])
+    return figures.format_seconds(interval["median"]), width
 
 
 def say_conditions(gpu: Entry, timing: Entry) -> str:
@@ -244,15 +244,15 @@ def show_run_without_counters(name: str, record: Record) -> Iterator[Block]:
     if record.warm_samples and floors:
         took = median(record.warm_samples)
         slowest = max(floors, key=lambda unit: floors[unit])
-        named = ", ".join(f"{unit} {figures.seconds(time)}" for unit, time in floors.items())
+        named = ", ".join(f"{unit} {figures.format_seconds(time)}" for unit, time in floors.items())
         yield TextLine(
-            f"{figures.seconds(took)} measured; the work itself needs {named}: "
-            f"{figures.speedup(took / floors[slowest])} the {slowest} floor"
+            f"{figures.format_seconds(took)} measured; the work itself needs {named}: "
+            f"{figures.format_speedup(took / floors[slowest])} the {slowest} floor"
         )
     for launch in record.shape:
         waves = "unknown"
         if launch.waves is not None:
-            waves = figures.figures(launch.waves)
+            waves = figures.format_figures(launch.waves)
         idle = ""
         if launch.idle_sms:
             idle = f", {launch.idle_sms} SMs never get one"
@@ -306,7 +306,9 @@ def show_search_summary(
         ranked = sorted(search["importances"].items(), key=lambda item: -item[1])
         yield Heading("What mattered")
         yield blocks.Paragraph("Importance for being among the fastest:")
-        rows = tuple((TextSpan(macro, "code"), figures.share(part)) for macro, part in ranked)
+        rows = tuple(
+            (TextSpan(macro, "code"), figures.format_share(part)) for macro, part in ranked
+        )
         yield Grid(("tunable", ">importance"), rows)
     yield from map(blocks.Image, pictures)
 
@@ -319,7 +321,8 @@ def describe_outcomes(search: Entry) -> str:
     """Return how many trials came to what, and why the search ended."""
     outcomes = ", ".join(f"{n} {what}" for what, n in search["outcomes"].items())
     return (
-        f"{search['distinct']} distinct trials ({outcomes}) in {figures.seconds(search['seconds'])}; "
+        f"{search['distinct']} distinct trials ({outcomes}) in "
+        f"{figures.format_seconds(search['seconds'])}; "
         f"{_ENDED[search['ended']]}."
     )
 
@@ -394,7 +397,7 @@ def show_incumbents(history: pd.DataFrame) -> Block:
     columns: Columns[Mapping[Any, Any]] = {
         ">trial": lambda row: str(row["number"]),
         "proposed by": lambda row: str(row["source"]),
-        ">time": lambda row: figures.seconds(float(row["value"])),
+        ">time": lambda row: figures.format_seconds(float(row["value"])),
         "against the previous incumbent": format_confirmed_speedup,
         "verdict": format_bound_and_limiter,
     }

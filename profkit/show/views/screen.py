@@ -77,9 +77,9 @@ def _list_row_cells(
         launch = f"#{run.index}"
     time, saves, star = "?", "", ""
     if row.known_times_sorted:
-        time = figures.seconds(row.total)
+        time = figures.format_seconds(row.total)
     if row.seconds_saved > 0:
-        saves = figures.seconds(row.seconds_saved)
+        saves = figures.format_seconds(row.seconds_saved)
     if words.find_larger_gains(run):
         star = _STARRED
     return (
@@ -148,15 +148,15 @@ def format_gain_cell(finding: LaunchFinding | None) -> str:
     if finding.at_roof:
         return "at limit"
     if finding.measured_reachable_gain is not None:
-        return figures.speedup(finding.measured_reachable_gain)
+        return figures.format_speedup(finding.measured_reachable_gain)
     hope = finding.expect
     if hope is None:
         if finding.gain:
-            return f"<= {figures.speedup(finding.gain)}"
+            return f"<= {figures.format_speedup(finding.gain)}"
         return "unknown"
     if hope.is_wide:
-        return f"{figures.figures(hope.low)}-{figures.speedup(hope.high)}"
-    return figures.speedup(hope.gain)
+        return f"{figures.format_figures(hope.low)}-{figures.format_speedup(hope.high)}"
+    return figures.format_speedup(hope.gain)
 
 
 def _describe_listed_launches(rows: Sequence[LaunchRow], listed: int) -> str:
@@ -214,7 +214,7 @@ def describe_launch_in_line(row: LaunchRow) -> str:
     """Return time, sizes and device of a launch in one line."""
     run = row.median_launch
     if row.known_times_sorted:
-        time = figures.seconds(run.time)
+        time = figures.format_seconds(run.time)
     else:
         time = "duration not collected"
     if len(row.launches) > 1:
@@ -296,7 +296,7 @@ def _say_nvidia_estimates(run: JudgedLaunch) -> str:
         return ""
     said = []
     for result in estimated[:NVIDIA_SHOWN]:
-        said.append(f"{result.rule} {figures.share(result.speedup or 0)}")
+        said.append(f"{result.rule} {figures.format_share(result.speedup or 0)}")
     said[0] += " of the time"
     return f"ncu's own rules, for comparison: {', '.join(said)}"
 
@@ -387,7 +387,7 @@ def _say_unchecked(runs: Sequence[JudgedLaunch]) -> str:
     if not rules:
         return ""
     part = _say_part_of_launches(lacking, len(runs))
-    said = f"{figures.counted(len(rules), 'rule', 'rules')} {part}".rstrip()
+    said = f"{figures.format_counted(len(rules), 'rule', 'rules')} {part}".rstrip()
     if len(sections) > 2:
         return f"{said}: counters missing (ncu --set full); --all lists them"
     if sections:

@@ -11,7 +11,12 @@ from typing import Any
 
 from profkit.program.steps.idle import clean_operator_name
 from profkit.program.steps.places import replace_layer_numbers, shorten_line_path
-from profkit.reports.figures import figures, format_percent, get_base_name_of_kernel, seconds
+from profkit.reports.figures import (
+    format_figures,
+    format_percent,
+    format_seconds,
+    get_base_name_of_kernel,
+)
 from profkit.show.text.blocks import (
     Block,
     Columns,
@@ -58,47 +63,49 @@ CAUSES = {
 
 
 def show_triage(
-    document: Mapping[str, Any], rest: str = "--json", by: str = "kernel"
+    triage_document: Mapping[str, Any], rest: str = "--json", by: str = "kernel"
 ) -> Iterator[Block]:
     """Yield the screen of a "profkit.triage/1" document: at most 40 lines where nothing wraps.
 
     Args:
-        document: What it says.
+        triage_document: What it says.
         rest: Where the findings are that are not shown.
         by: What the table has a row of: line, module, operator or kernel.
     """
-    step = document["step"]
-    yield Heading(f"{write_step_title(document)}{say_first_fix(document)}")
-    yield TextLine(describe_recorded_steps(document))
+    step = triage_document["step"]
+    yield Heading(f"{write_step_title(triage_document)}{say_first_fix(triage_document)}")
+    yield TextLine(describe_recorded_steps(triage_document))
     yield draw_step_bar(step)
-    yield TextLine((_say_whose_step(document), *write_bar_legend(step)))
-    yield from _show_what_to_do(document, rest)
+    yield TextLine((_say_whose_step(triage_document), *write_bar_legend(step)))
+    yield from _show_what_to_do(triage_document, rest)
     recorded = ""
-    if has_savings_of_unrecorded_step(document):
+    if has_savings_of_unrecorded_step(triage_document):
         recorded = f", of {format_ms(step['ms'])} recorded"
     yield Heading(f"Where the GPU's time goes{recorded}", 2)
     if by == "kernel":
-        yield from show_kernels_table(document["kernels"], document.get("origins", ()))
+        yield from show_kernels_table(
+            triage_document["kernels"], triage_document.get("origins", ())
+        )
     else:
-        yield from show_origins_table(document, by)
-    yield from show_what_is_next(document)
+        yield from show_origins_table(triage_document, by)
+    yield from show_what_is_next(triage_document)
 
 
-def _show_what_to_do(document: Mapping[str, Any], rest: str) -> Iterator[Block]:
+def _show_what_to_do(triage_document: Mapping[str, Any], rest: str) -> Iterator[Block]:
     """Yield the findings with the largest savings, and that there are more."""
-    step = document["step"]
+    step = triage_document["step"]
     yield Heading("What to do first", 2)
-    if document["first"]["category"] in NO_FINDING:
-        yield TextLine(document["first"]["say"], document["first"]["category"])
-    for number, row in enumerate(document["findings"][:FIRST], 1):
+    if triage_document["first"]["category"] in NO_FINDING:
+        yield TextLine(triage_document["first"]["say"], triage_document["first"]["category"])
+    for number, row in enumerate(triage_document["findings"][:FIRST], 1):
         yield TextLine((f"{number}. ", *write_finding_title(row, step)))
         yield TextLine(say_finding(row, step), indent=1)
         yield TextLine((TextSpan("try:", "note"), " ", *say_advice(row)), indent=1)
-        if other := say_alternative(row, document["findings"]):
+        if other := say_alternative(row, triage_document["findings"]):
             yield TextLine((TextSpan("or:", "note"), f" {other}"), indent=1)
-    if (more := len(document["findings"]) - FIRST) > 0:
+    if (more := len(triage_document["findings"]) - FIRST) > 0:
         yield TextLine(f"and {more} more with smaller savings: {rest}")
-    yield from show_all_savings_together(document)
+    yield from show_all_savings_together(triage_document)
 
 
 # Of its saving: what adds less than this to the findings before it saves the same time as one of them.
@@ -116,7 +123,7 @@ def say_alternative(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -
         others = other["saves_ms"]["expect"]
         is_same_time = other["on_top_ms"] < SAME_TIME * others <= SAME_TIME * saves
         if is_same_time and others >= LARGE_PART * saves and _are_of_same_time(row, other):
-            part = f"about {figures(others)} of the same {format_ms(saves)}"
+            part = f"about {format_figures(others)} of the same {format_ms(saves)}"
             return f"{name_finding(other)} instead, {part}: {get_plain_text(say_advice(other))}"
     return ""
 
@@ -145,13 +152,13 @@ def show_all_savings_together(document: Mapping[str, Any]) -> Iterator[TextLine]
     yield TextLine(text, "all of them")
 
 
-def write_step_title(document: Mapping[str, Any]) -> str:
+def write_step_title(triage_document: Mapping[str, Any]) -> str:
     """Return the step's time, without the profiler where that differs, and its GPU."""
-    program = document["program"]
+    program = triage_document["program"]
     device = program["device"] or "unknown GPU"
-    times = format_ms(document["step"]["ms"])
-    if has_savings_of_unrecorded_step(document):
-        plain = format_interval(**document["step"]["plain_ms"])
+    times = format_ms(triage_document["step"]["ms"])
+    if has_savings_of_unrecorded_step(triage_document):
+        plain = format_interval(**triage_document["step"]["plain_ms"])
         times = f"about {plain} without the profiler"
     return f"Step of {times} on {device}"
 
@@ -166,29 +173,29 @@ def say_first_fix(document: Mapping[str, Any]) -> str:
     return f": fix {name_finding(finding)} first, saving about {saved}"
 
 
-def _say_whose_step(document: Mapping[str, Any]) -> str:
+def _say_whose_step(triage_document: Mapping[str, Any]) -> str:
     """Return which step the bar is of, where that is not the one of the title; "" elsewhere."""
-    step, said = document["step"], []
-    ranks = document["ranks"]
+    step, said = triage_document["step"], []
+    ranks = triage_document["ranks"]
     shown = [row for row in ranks if row["ms"] == step["ms"]]
     if len(ranks) > 1 and len(shown) == 1:
         said.append(f"rank {shown[0]['rank']}")
         if shown[0]["waiting_ms"] < min(r["waiting_ms"] for r in ranks if r is not shown[0]):
             said.append("the slowest")
-    if has_savings_of_unrecorded_step(document):
+    if has_savings_of_unrecorded_step(triage_document):
         said.append(f"{format_ms(step['ms'])} recorded")
     if not said:
         return ""
     return f"{', '.join(said)}: "
 
 
-def has_savings_of_unrecorded_step(document: Mapping[str, Any]) -> bool:
+def has_savings_of_unrecorded_step(triage_document: Mapping[str, Any]) -> bool:
     """Return whether savings are of another step than the recorded one: of one without the recorder."""
-    step = document["step"]
+    step = triage_document["step"]
     plain = step["plain_ms"]["expect"]
     if abs(plain - step["ms"]) > 0.03 * step["ms"]:
         return True
-    return bool(document["findings"]) and figures(plain) != figures(step["ms"])
+    return bool(triage_document["findings"]) and format_figures(plain) != format_figures(step["ms"])
 
 
 def is_source_line(where: str) -> bool:
@@ -263,25 +270,25 @@ def write_finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tupl
 def say_saving(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
     """Return what fixing a finding saves: "saves about 19.4 of 22.8 ms (17.8 to 20.6)"."""
     saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
-    interval = f"{figures(saves['low'])} to {figures(saves['high'])}"
-    return f"saves about {figures(saves['expect'])} of {format_ms(plain)} ({interval})"
+    interval = f"{format_figures(saves['low'])} to {format_figures(saves['high'])}"
+    return f"saves about {format_figures(saves['expect'])} of {format_ms(plain)} ({interval})"
 
 
-def show_what_is_next(document: Mapping[str, Any]) -> Iterator[Block]:
+def show_what_is_next(triage_document: Mapping[str, Any]) -> Iterator[Block]:
     """Yield how to look at the counted kernel that matters most; what each rank does; notes."""
-    named = set(chain.from_iterable(finding["kernels"] for finding in document["findings"]))
-    counted = [row for row in document["kernels"] if row["counted"] and row["next"]]
+    named = set(chain.from_iterable(finding["kernels"] for finding in triage_document["findings"]))
+    counted = [row for row in triage_document["kernels"] if row["counted"] and row["next"]]
     if best := min(counted, key=lambda r: (r["id"] not in named, -r["ms"]), default=None):
         yield TextLine(best["next"], f"details of {best['id']}")
-    kernels = [row for row in document["kernels"] if row["grid"]]
+    kernels = [row for row in triage_document["kernels"] if row["grid"]]
     if kernels and kernels[0]["category"] == "unknown" and kernels[0].get("missing"):
         yield TextLine(kernels[0]["missing"], kernels[0]["id"])
-    yield from _show_ranks(document["ranks"])
-    is_said = any(finding["category"] == "collective" for finding in document["findings"])
-    for text in document["notes"][:NOTES]:
+    yield from _show_ranks(triage_document["ranks"])
+    is_said = any(finding["category"] == "collective" for finding in triage_document["findings"])
+    for text in triage_document["notes"][:NOTES]:
         if not (is_said and WAITS_FOR_RANK in text):  # the finding says who waits for whom
             yield TextLine(text, "note")
-    if text := say_lack_of_lines(document):
+    if text := say_lack_of_lines(triage_document):
         yield TextLine(text, "lines")
 
 
@@ -303,10 +310,10 @@ def _show_ranks(ranks: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         )
 
 
-def say_lack_of_lines(document: Mapping[str, Any]) -> str:
+def say_lack_of_lines(triage_document: Mapping[str, Any]) -> str:
     """Say how to get lines of Python, of a trace that has none; empty where nothing is to be said."""
-    program = document["program"]
-    origins = document.get("origins", ())
+    program = triage_document["program"]
+    origins = triage_document.get("origins", ())
     if program["how"] != "torch trace" or not origins:
         return ""
     has_functions = any(origin["function"] for origin in origins)
@@ -320,30 +327,30 @@ def say_lack_of_lines(document: Mapping[str, Any]) -> str:
 
 
 def format_ms(value: float) -> str:
-    return f"{figures(value)} ms"
+    return f"{format_figures(value)} ms"
 
 
-def describe_recorded_steps(document: Mapping[str, Any]) -> str:
+def describe_recorded_steps(triage_document: Mapping[str, Any]) -> str:
     """Return which step it is, and what those took that were recorded, if that is not said above."""
-    program, step = document["program"], document["step"]
+    program, step = triage_document["program"], triage_document["step"]
     found = f"{program['how']}, {step['found']}"
     steps = f"median of {program['steps']} steps ({found})"
     if program["steps"] == 2:
         steps = f"one of 2 steps ({found})"
     if program["steps"] < 2:
         steps = f"one step ({found})"
-    low, high = figures(step["min_ms"]), format_ms(step["max_ms"])
+    low, high = format_figures(step["min_ms"]), format_ms(step["max_ms"])
     if high != f"{low} ms":
         return f"{steps}; {low} to {high} recorded"
-    if has_savings_of_unrecorded_step(document):
+    if has_savings_of_unrecorded_step(triage_document):
         return f"{steps}; {format_ms(step['ms'])} recorded"
     return steps
 
 
 def format_interval(expect: float, low: float, high: float) -> str:
-    if figures(low) == figures(high):
+    if format_figures(low) == format_figures(high):
         return format_ms(expect)
-    return f"{format_ms(expect)} ({figures(low)} to {figures(high)})"
+    return f"{format_ms(expect)} ({format_figures(low)} to {format_figures(high)})"
 
 
 def draw_step_bar(step: Mapping[str, Any]) -> Strip:
@@ -409,13 +416,13 @@ def iterate_step_segments(step: Mapping[str, Any]) -> Iterator[tuple[str, float,
 
 
 def show_kernels_table(
-    kernels: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
+    kernel_rows: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
 ) -> Iterator[Block]:
     """Yield the table of the kernels that take longest, and what the others take together."""
-    shown, rest = split_large_and_small_kernels(kernels)
+    shown, rest = split_large_and_small_kernels(kernel_rows)
     yield make_kernels_table(shown, origins)
     if rest:
-        yield TextLine(describe_rest_of_rows(rest) + note_overlapping_shares(kernels))
+        yield TextLine(describe_rest_of_rows(rest) + note_overlapping_shares(kernel_rows))
 
 
 def describe_rest_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -426,12 +433,12 @@ def describe_rest_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def split_large_and_small_kernels(
-    kernels: Sequence[Mapping[str, Any]],
+    kernel_rows: Sequence[Mapping[str, Any]],
 ) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
     """Return the kernels that are listed, and those that are only counted."""
-    large = [row for row in kernels if row["share"] >= SMALL]
+    large = [row for row in kernel_rows if row["share"] >= SMALL]
     count = max(LISTED, min(len(large), GROUPS))
-    return kernels[:count], kernels[count:]
+    return kernel_rows[:count], kernel_rows[count:]
 
 
 def note_overlapping_shares(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -443,7 +450,7 @@ def note_overlapping_shares(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def make_kernels_table(
-    kernels: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
+    kernel_rows: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
 ) -> Grid:
     """Return kernels by time; what no kernel was counted for is no column."""
     lines: dict[str, set[str]] = {}
@@ -459,15 +466,15 @@ def make_kernels_table(
         "kernel": lambda row: TextSpan(row["name"], "name"),
         "line": name_kernel_line,
         "module": lambda row: row.get("module") or "",
-        **make_kind_column(kernels),
-        **make_grid_column(kernels),
+        **make_kind_column(kernel_rows),
+        **make_grid_column(kernel_rows),
         ">calls": _format_calls,
         ">per step": _format_time_of_step,
         ">share": _format_share_of_step,
         "limit": _format_limit,
         ">could gain": _format_headroom,
     }
-    return make_grid(kernels, columns, narrow=True, spare=("kind", "module", ">calls", ">grid"))
+    return make_grid(kernel_rows, columns, narrow=True, spare=("kind", "module", ">calls", ">grid"))
 
 
 def _format_calls(row: Mapping[str, Any]) -> str:
@@ -494,9 +501,9 @@ def _format_headroom(row: Mapping[str, Any]) -> str:
     return ""
 
 
-def make_kind_column(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
+def make_kind_column(kernel_rows: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
     """Return the column that says what kernels do: their operators where no line is known."""
-    if any(row.get("line") for row in kernels) or not any(row["op"] for row in kernels):
+    if any(row.get("line") for row in kernel_rows) or not any(row["op"] for row in kernel_rows):
         return {"kind": lambda row: row["category"]}
     return {"operator": lambda row: shorten_operator_name(row["op"] or row["category"])}
 
@@ -509,10 +516,10 @@ def shorten_operator_name(name: str) -> str:
     return shorten_name(plain, OPERATOR_MOST)
 
 
-def make_grid_column(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
+def make_grid_column(kernel_rows: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
     """Return the column that tells kernels of one name apart; none where no two are of one."""
     grids: dict[tuple[str | None, ...], set[str]] = {}
-    for row in kernels:
+    for row in kernel_rows:
         grids.setdefault(_make_row_key(row), set()).add(format_blocks_of_grid(row))
     alike = {name for name, own in grids.items() if len(own) > 1}
     if not alike:
@@ -534,7 +541,7 @@ def format_blocks_of_grid(row: Mapping[str, Any]) -> str:
 
 def format_from_ms(value: float) -> str:
     """Return milliseconds in the unit that is read best: 6.66 ms, 42.8 µs."""
-    return seconds(value / 1e3)
+    return format_seconds(value / 1e3)
 
 
 def name_source_line(row: Mapping[str, Any], others: int = 0) -> str:
@@ -573,23 +580,23 @@ def shorten_place(place: str) -> str:
     return f"{package}/…/{file}"
 
 
-def show_origins_table(document: Mapping[str, Any], by: str) -> Iterator[Block]:
+def show_origins_table(triage_document: Mapping[str, Any], by: str) -> Iterator[Block]:
     """Yield a step's GPU time by line, module or operator, what takes longest first, and the rest."""
-    ordered = sum_rows_by_origin(document, by)
+    ordered = sum_rows_by_origin(triage_document, by)
     yield make_origins_table(ordered[:GROUPS], by)
     if rest := ordered[GROUPS:]:
         yield TextLine(describe_rest_of_rows(rest) + note_overlapping_shares(ordered))
-    has_functions = any(row["function"] for row in document.get("origins", ()))
-    if by == "line" and document["program"]["how"] == "torch trace" and has_functions:
+    has_functions = any(row["function"] for row in triage_document.get("origins", ()))
+    if by == "line" and triage_document["program"]["how"] == "torch trace" and has_functions:
         yield TextLine("lines are where functions begin: a trace has no others", "note")
 
 
-def sum_rows_by_origin(document: Mapping[str, Any], by: str) -> list[dict[str, Any]]:
+def sum_rows_by_origin(triage_document: Mapping[str, Any], by: str) -> list[dict[str, Any]]:
     """Return rows by line, module or operator with what comes from each."""
-    limits = {row["id"]: row["limiter"] for row in document["kernels"]}
+    limits = {row["id"]: row["limiter"] for row in triage_document["kernels"]}
     rows: dict[str, dict[str, Any]] = {}
-    has_modules = any(origin["module"] for origin in document["origins"])
-    for origin in document["origins"]:
+    has_modules = any(origin["module"] for origin in triage_document["origins"])
+    for origin in triage_document["origins"]:
         name = ORIGINS[by](origin)
         if not name and by == "module" and has_modules and origin["line"]:
             name = NO_MODULE
@@ -646,7 +653,7 @@ OUTCOMES = {
 
 def has_estimated_interval(step_time: Mapping[str, float]) -> bool:
     """Return whether what a step takes without a recorder has an interval."""
-    return figures(step_time["low"]) != figures(step_time["high"])
+    return format_figures(step_time["low"]) != format_figures(step_time["high"])
 
 
 def say_step_time(step_time: Mapping[str, float]) -> str:
@@ -657,11 +664,11 @@ def say_step_time(step_time: Mapping[str, float]) -> str:
     return interval
 
 
-def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
+def show_compared_triages(triage_document: Mapping[str, Any]) -> Iterator[Block]:
     """Yield whether a step is faster, what became of its findings, and which one is next."""
-    sides = document["before"], document["after"]
-    saved, answer = document["saved_ms"], document["answer"]
-    yield Heading(say_program_change(document))
+    sides = triage_document["before"], triage_document["after"]
+    saved, answer = triage_document["saved_ms"], triage_document["answer"]
+    yield Heading(say_program_change(triage_document))
     is_known = answer != "cannot tell"
     if is_known:
         change = "lost"
@@ -677,13 +684,13 @@ def show_compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
             )
             kinds = f"{estimated} is an estimate without the profiler, which slowed that side only"
         yield TextLine(f"{first} before, {second} after; {kinds}", "recorded")
-    for text in document["notes"]:
+    for text in triage_document["notes"]:
         yield TextLine(text, "note" if is_known else answer)
-    yield from _show_promises(document["promises"])
-    if document["outcome"]:
-        yield TextLine(OUTCOMES[document["outcome"]], "predicted")
-    if document["new"]:
-        listed = ", ".join(document["new"])
+    yield from _show_promises(triage_document["promises"])
+    if triage_document["outcome"]:
+        yield TextLine(OUTCOMES[triage_document["outcome"]], "predicted")
+    if triage_document["new"]:
+        listed = ", ".join(triage_document["new"])
         yield TextLine(f"{listed} (profkit triage AFTER says what each would save)", "new findings")
 
 
@@ -708,31 +715,31 @@ def _show_promises(promises: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
 BRIEF_KERNELS = 3  # of a brief
 
 
-def write_brief_triage(document: Mapping[str, Any]) -> str:
+def write_brief_triage(triage_document: Mapping[str, Any]) -> str:
     """Return what to do first in a step, and where its time goes, in lines of plain text."""
     from profkit.show.text.words import fit_lines_in_brief  # which needs the rooms of kernels
 
-    step = document["step"]
+    step = triage_document["step"]
     shares = ", ".join(text for _, text in iterate_step_shares(step))
     lines = [
-        f"{write_step_title(document)}{say_first_fix(document)}",
-        describe_recorded_steps(document),
-        f"{_say_whose_step(document)}{shares}",
+        f"{write_step_title(triage_document)}{say_first_fix(triage_document)}",
+        describe_recorded_steps(triage_document),
+        f"{_say_whose_step(triage_document)}{shares}",
     ]
-    if document["first"]["category"] in NO_FINDING:
-        lines.append(f"{document['first']['category']}: {document['first']['say']}")
-    for number, row in enumerate(document["findings"][:FIRST], 1):
+    if triage_document["first"]["category"] in NO_FINDING:
+        lines.append(f"{triage_document['first']['category']}: {triage_document['first']['say']}")
+    for number, row in enumerate(triage_document["findings"][:FIRST], 1):
         title, advice = write_finding_texts(row, step)
         lines.append(f"{number}. {title}: {get_plain_text(say_finding(row, step))}")
         lines.append(f"Try: {advice}")
-        if other := say_alternative(row, document["findings"]):
+        if other := say_alternative(row, triage_document["findings"]):
             lines.append(f"Or: {other}")
-    if (more := len(document["findings"]) - FIRST) > 0:
+    if (more := len(triage_document["findings"]) - FIRST) > 0:
         lines.append(f"{more} more findings with smaller savings: --json")
-    lines += map(_describe_kernel_briefly, document["kernels"][:BRIEF_KERNELS])
-    lines += [f"note: {text}" for text in document["notes"][:NOTES]]
-    if document["findings"]:
-        lines.append(f"Run: profkit explain {document['findings'][0]['category']}")
+    lines += map(_describe_kernel_briefly, triage_document["kernels"][:BRIEF_KERNELS])
+    lines += [f"note: {text}" for text in triage_document["notes"][:NOTES]]
+    if triage_document["findings"]:
+        lines.append(f"Run: profkit explain {triage_document['findings'][0]['category']}")
     return fit_lines_in_brief(lines)
 
 
@@ -744,28 +751,28 @@ def _describe_kernel_briefly(row: Mapping[str, Any]) -> str:
     return f"{row['id']}: {_format_time_of_step(row)}, {_format_share_of_step(row)}, {named}"
 
 
-def write_step_answer(document: Mapping[str, Any]) -> str:
+def write_step_answer(triage_document: Mapping[str, Any]) -> str:
     """Return in one sentence what to do first in a step, or why there is nothing to do."""
-    if document["first"]["category"] in NO_FINDING or not document["findings"]:
-        return f"{document['first']['category'].capitalize()}: {document['first']['say']}."
-    first = document["findings"][0]
+    if triage_document["first"]["category"] in NO_FINDING or not triage_document["findings"]:
+        return f"{triage_document['first']['category'].capitalize()}: {triage_document['first']['say']}."
+    first = triage_document["findings"][0]
     cause = first["say"].partition(";")[0]  # the card below has all of it
-    said = f"Fixing {name_finding(first)} {say_saving(first, document['step'])}: {cause}"
+    said = f"Fixing {name_finding(first)} {say_saving(first, triage_document['step'])}: {cause}"
     return f"{said}. Try: {get_plain_text(say_advice(first))}."
 
 
-def say_program_change(document: Mapping[str, Any]) -> str:
+def say_program_change(triage_document: Mapping[str, Any]) -> str:
     """Return in one sentence by how much a step changed, and which findings came and went."""
-    sides = [document[side] for side in ("before", "after")]
+    sides = [triage_document[side] for side in ("before", "after")]
     before, after = (say_step_time(side) for side in sides)
-    answer = document["answer"].capitalize()
-    if document["answer"] in ("faster", "slower"):
+    answer = triage_document["answer"].capitalize()
+    if triage_document["answer"] in ("faster", "slower"):
         answer += f", {format_speedup_between(*sides)}"
-    if any(UNLIKE in note for note in document["notes"]):
+    if any(UNLIKE in note for note in triage_document["notes"]):
         answer += ", if both recordings are of the same program"
     said = f"{answer}: a step took {before} and now takes {after}"
-    gone = [row["category"] for row in document["promises"] if row["state"] == "gone"]
-    for change, names in (("gone", gone), ("new", document["new"])):
+    gone = [row["category"] for row in triage_document["promises"] if row["state"] == "gone"]
+    for change, names in (("gone", gone), ("new", triage_document["new"])):
         if names:
             said += f"; {change}: {', '.join(names)}"
     return said
@@ -786,11 +793,11 @@ def format_speedup_between(before: Mapping[str, float], after: Mapping[str, floa
     if has_estimated_interval(before) or has_estimated_interval(after):
         ends = [before[end] / max(1e-9, after[end]) for end in ("low", "high")]
     elif min(before.get("steps", 1), after.get("steps", 1)) < ENOUGH:
-        return f"{figures(expect)}x (no interval: fewer than {ENOUGH} steps on a side)"
+        return f"{format_figures(expect)}x (no interval: fewer than {ENOUGH} steps on a side)"
     else:
         ends = [
             before["least"] / max(1e-9, after["most"]),
             before["most"] / max(1e-9, after["least"]),
         ]
     low, high = min(expect, *ends), max(expect, *ends)
-    return f"{figures(expect)}x ({figures(low)} to {figures(high)})"
+    return f"{format_figures(expect)}x ({format_figures(low)} to {format_figures(high)})"

@@ -15,7 +15,7 @@ import pytest
 
 from profkit.collect.inject.profkit_recorder_operators import WORKLESS
 from profkit.program.readers.store import read_saved_timeline, write_timeline
-from profkit.program.steps.attribution import NOBODY, find_call_origins
+from profkit.program.steps.attribution import NOBODY, list_origins_of_calls
 from profkit.program.timeline import SourcePlace
 from tests.measure.timeline.standin_cupti import build_over_standin, is_cupti_here
 from tests.measure.timeline.test_lines import Recording, place_of
@@ -184,7 +184,11 @@ def test_launches_of_all_steps_have_the_operators_of_a_few(
         number, name, _ = line.split()
         told[int(number)] = name.split(".")[0]
     made = dict(
-        zip([call.correlation for call in process.calls], find_call_origins(process), strict=True)
+        zip(
+            [call.correlation for call in process.calls],
+            list_origins_of_calls(process),
+            strict=True,
+        )
     )
     named = [number for number in told if made[number].op]
     assert len(named) > 0.9 * len(told) > 100
@@ -249,7 +253,7 @@ def test_what_a_graph_replays_has_the_operators_of_its_capture(
     (process,) = read_saved_timeline(tmp_path / "kept").processes
     assert process.disturbed  # the capture
     calls = {call.correlation: call for call in process.calls}
-    made = dict(zip(calls, find_call_origins(process), strict=True))
+    made = dict(zip(calls, list_origins_of_calls(process), strict=True))
     replayed = {a.correlation: made.get(a.captured, NOBODY) for a in process.activities}
     told = [line.split() for line in of.said.splitlines()]
     outside = [number for number, _, _ in told if not replayed[int(number)].op]

@@ -33,7 +33,9 @@ def test_ncu_is_asked_for_these_kernels_on_one_gpu(
     monkeypatch.setenv("FAKE_REPORT", str(REPORT))
     ncu = Path(__file__).parents[1] / "standin" / "ncu"
     monkeypatch.setattr(timeline.tools, "require_tool", lambda _name: ncu)
-    timeline.collect_counters(["true"], ["f", "g$1"], tmp_path / "x.ncu-rep", 60, None, device)
+    timeline.profile_second_launches(
+        ["true"], ["f", "g$1"], tmp_path / "x.ncu-rep", 60, None, device
+    )
     said = (tmp_path / "ncu.log").read_text().strip().split("\0")
     assert said[said.index("--kernel-name") + 1] == r"regex:^(f|g\$1)$"
     assert said[said.index("--filter-mode") + 1] == "per-launch-config"

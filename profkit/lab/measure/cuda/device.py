@@ -79,11 +79,11 @@ def get_error_name(code: int) -> str:
     return "unknown CUDA error"
 
 
-def call_driver(name: str, *args: Any) -> None:
+def call_driver(function_name: str, *args: Any) -> None:
     """Call one function of the driver; raises CudaError if it fails."""
-    code = getattr(_load_driver(), name)(*args)
+    code = getattr(_load_driver(), function_name)(*args)
     if code:
-        raise CudaError(code, name)
+        raise CudaError(code, function_name)
 
 
 @functools.cache
@@ -107,7 +107,7 @@ def count_gpus() -> int:
 
 
 @functools.cache
-def query_gpu() -> Gpu:
+def query_first_gpu() -> Gpu:
     """Return what the first GPU that CUDA shows is; nothing is opened, so this takes milliseconds."""
     _init_driver_once()
     device, version = c_int(), c_int()
@@ -135,53 +135,62 @@ def query_gpu() -> Gpu:
 
 
 @functools.cache
-def open_gpu() -> Gpu:
+def open_first_gpu() -> Gpu:
     """Open that GPU: its primary context becomes this thread's."""
     _init_driver_once()
     device, context = c_int(), c_void_p()
     call_driver("cuDeviceGet", byref(device), 0)
     call_driver("cuDevicePrimaryCtxRetain", byref(context), device)
     call_driver("cuCtxSetCurrent", context)
-    return query_gpu()
+    return query_first_gpu()
 
 
-def allocate_memory(size: int) -> int:
+def allocate_device_memory(size_bytes: int) -> int:
     """Return the address of so many bytes on the GPU; CudaError where there is no room."""
     pointer = c_ulonglong()
-    call_driver("cuMemAlloc_v2", byref(pointer), c_size_t(max(size, 1)))
+    call_driver("cuMemAlloc_v2", byref(pointer), c_size_t(max(size_bytes, 1)))
     return pointer.value
 
 
-def free_memory(device_pointer: int) -> None:
+def free_device_memory(device_pointer: int) -> None:
     """Free memory of the GPU."""
     call_driver("cuMemFree_v2", c_ulonglong(device_pointer))
 
 
-def copy_to_device(device_pointer: int, host_address: int, size: int) -> None:
+def copy_to_device(device_pointer: int, host_address: int, size_bytes: int) -> None:
     """Copy to the device, finished on return.
 
     From pageable memory the call returns once the bytes are staged: a kernel on a stream that does
     not wait for the default one would begin before they have arrived.
     """
     call_driver(
-        "cuMemcpyHtoD_v2", c_ulonglong(device_pointer), c_void_p(host_address), c_size_t(size)
+        "cuMemcpyHtoD_v2", c_ulonglong(device_pointer), c_void_p(host_address), c_size_t(size_bytes)
     )
     call_driver("cuCtxSynchronize")
 
 
-def copy_to_host(address: int, device_pointer: int, size: int) -> None:
+def copy_to_host(host_address: int, device_pointer: int, size_bytes: int) -> None:
     """Copy bytes from the GPU to an address of the host."""
-    call_driver("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(device_pointer), c_size_t(size))
+    call_driver(
+        "cuMemcpyDtoH_v2", c_void_p(host_address), c_ulonglong(device_pointer), c_size_t(size_bytes)
+    )
 
 
-def copy_on_device(to: int, source: int, size: int) -> None:
+def copy_on_device(target_pointer: int, source_pointer: int, size_bytes: int) -> None:
     """Copy bytes on the GPU."""
-    call_driver("cuMemcpyDtoD_v2", c_ulonglong(to), c_ulonglong(source), c_size_t(size))
+    call_driver(
+        "cuMemcpyDtoD_v2",
+        c_ulonglong(target_pointer),
+        c_ulonglong(source_pointer),
+        c_size_t(size_bytes),
+    )
 
 
-def fill_memory(device_pointer: int, byte: int, size: int) -> None:
+def fill_device_memory(device_pointer: int, byte: int, size_bytes: int) -> None:
     """Set device memory to one byte, finished on return."""
-    call_driver("cuMemsetD8_v2", c_ulonglong(device_pointer), ctypes.c_ubyte(byte), c_size_t(size))
+    call_driver(
+        "cuMemsetD8_v2", c_ulonglong(device_pointer), ctypes.c_ubyte(byte), c_size_t(size_bytes)
+    )
     call_driver("cuCtxSynchronize")
 
 

@@ -118,27 +118,34 @@ def read_kernel_node(node: int) -> KernelNode:
     return params
 
 
-def read_kernel_name(function: int) -> str:
+def read_kernel_name(kernel_handle: int) -> str:
     """Return a kernel's name, as the machine code has it."""
     name = c_char_p()
-    device.call_driver("cuFuncGetName", byref(name), c_void_p(function))
+    device.call_driver("cuFuncGetName", byref(name), c_void_p(kernel_handle))
     return (name.value or b"?").decode(errors="replace")
 
 
-def count_blocks_per_sm(function: int, threads: int, smem: int) -> int:
+def query_blocks_per_sm(kernel_handle: int, threads_per_block: int, dynamic_smem_bytes: int) -> int:
     """Return how many blocks fit on an SM, by the driver."""
     blocks = c_int()
     device.call_driver(
         "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-        *(byref(blocks), c_void_p(function), c_int(threads), c_size_t(smem)),
+        *(
+            byref(blocks),
+            c_void_p(kernel_handle),
+            c_int(threads_per_block),
+            c_size_t(dynamic_smem_bytes),
+        ),
     )
     return blocks.value
 
 
-def read_kernel_attribute(function: int, number: int) -> int:
+def read_kernel_attribute(kernel_handle: int, attribute_number: int) -> int:
     """Return an attribute of a kernel by the driver's number for it."""
     value = c_int()
-    device.call_driver("cuFuncGetAttribute", byref(value), c_int(number), c_void_p(function))
+    device.call_driver(
+        "cuFuncGetAttribute", byref(value), c_int(attribute_number), c_void_p(kernel_handle)
+    )
     return value.value
 
 
@@ -161,7 +168,7 @@ def _make_graph_launch(node: KernelNode) -> GraphLaunch:
         dynamic_smem=node.smem,
         static_smem=read_kernel_attribute(node.func, 1),
         regs=read_kernel_attribute(node.func, 4),
-        blocks_per_sm=count_blocks_per_sm(node.func, prod(block), node.smem),
+        blocks_per_sm=query_blocks_per_sm(node.func, prod(block), node.smem),
     )
 
 
@@ -230,14 +237,14 @@ class Args(ctypes.Structure):
         more[: len(rest)] = rest
 
 
-def load_library(path: Path, is_whole: bool = True) -> ctypes.CDLL:
+def load_launcher_library(path: Path, are_all_symbols_defined: bool = True) -> ctypes.CDLL:
     """Load the library of a variant; raise ProfkitError where it has no profkit_launch.
 
     One that is not whole was made of a file of a program: functions that other files have are looked up
     when they are called, and a launcher calls none of them.
     """
     try:
-        handle = None if is_whole else _open_library_with_late_symbols(path)
+        handle = None if are_all_symbols_defined else _open_library_with_late_symbols(path)
         library = ctypes.CDLL(str(path), handle=handle)
         library.profkit_launch.argtypes = [ctypes.POINTER(Args)]
         library.profkit_launch.restype = ctypes.c_int
@@ -277,11 +284,11 @@ class Support:
         self._lib.profkit_repeat.restype = self._lib.profkit_bare.restype = c_longlong
         self._blocks, self._size = (4 * gpu.sms, 2 * gpu.l2) if gpu else (0, 0)
         if gpu:
-            self._buffer = device.allocate_memory(self._size)
+            self._buffer = device.allocate_device_memory(self._size)
         else:
             self._buffer = 0
         if gpu:
-            device.fill_memory(self._buffer, 0, self._size)
+            device.fill_device_memory(self._buffer, 0, self._size)
         self.pop: Callable[[], None] = self._lib.profkit_range_pop  # close an NVTX range
 
     def push_nvtx_range(self, text: str) -> None:

@@ -114,15 +114,19 @@ class Occupancy:
     fraction: float  # resident warps over the most that an SM holds
 
 
-def count_fitting_blocks(arch: str, regs_per_thread: int, threads: int, smem: int) -> Occupancy:
-    """Count the blocks that fit; `smem` is static and dynamic shared memory of a block, bytes."""
-    limits = LIMITS.get(arch.rstrip("af"))
+def compute_occupancy(
+    capability: str, regs_per_thread: int, threads_per_block: int, smem_bytes_per_block: int
+) -> Occupancy:
+    """Count the blocks that fit; `smem_bytes_per_block` is static and dynamic shared memory."""
+    limits = LIMITS.get(capability.rstrip("af"))
     if limits is None:
-        raise ProfkitError(f"the limits of sm_{arch} are not known", f"known: {', '.join(LIMITS)}")
-    warps = ceil(threads / 32)
+        raise ProfkitError(
+            f"the limits of sm_{capability} are not known", f"known: {', '.join(LIMITS)}"
+        )
+    warps = ceil(threads_per_block / 32)
     per_warp = ceil(max(regs_per_thread, 1) * 32 / _REGISTER_UNIT) * _REGISTER_UNIT
     register_warps = REGISTERS // per_warp // _WARP_UNIT * _WARP_UNIT
-    per_block = ceil((smem + limits.reserved) / _SMEM_UNIT) * _SMEM_UNIT
+    per_block = ceil((smem_bytes_per_block + limits.reserved) / _SMEM_UNIT) * _SMEM_UNIT
     fits = {
         "warps": limits.warps // warps,
         "registers": register_warps // warps,

@@ -44,7 +44,7 @@ def _compile_jobs_with_ninja(
     if most_at_once:
         limit = ["-j", str(most_at_once)]
     command = [str(programs["ninja"].path), "-C", str(work_folder), "-k", "0", *limit]
-    done = run_command(command, timeout=_BUILD_SECONDS)
+    done = run_command(command, timeout_s=_BUILD_SECONDS)
     if done.status is None:
         raise ProfkitError(
             f"ninja was still building after {_BUILD_SECONDS:.0f} s and was stopped",

@@ -87,7 +87,7 @@ def _compile_jobs_in_processes(
     jobs: Sequence[CompileJob], work_folder: Path, _: Programs, most_at_once: int | None
 ) -> dict[int, float]:
     """Run each file's launch function in a process of its own, at every case of its problem."""
-    with process.make_thread_pool(most_at_once or process.count_available_cores()) as pool:
+    with process.make_thread_pool(most_at_once or process.count_usable_cores()) as pool:
         runs = []
         for i, job in enumerate(jobs):
             runs.append(pool.submit(_compile_timed_job, job, work_folder / str(i)))
@@ -221,7 +221,7 @@ def _has_launch_function(text: str) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == LAUNCH for node in body)
 
 
-def _read_header(text: str, name: str) -> header.Header:
+def _parse_module_header(text: str, name: str) -> header.Header:
     """Return the module's docstring; what every kernel must have is looked for on the way."""
     tree = _parse_python(text, name)
     docstring = ast.get_docstring(tree)
@@ -316,7 +316,7 @@ LANGUAGE = Language(
     needs_sms=True,
     owns=_is_triton,
     is_meant=is_profkit_kernel,
-    header=_read_header,
+    header=_parse_module_header,
     code_hash=hash_python_code_and_keys,
     text_hash=hash_whole_source,
     # the tunables as they are set in the module

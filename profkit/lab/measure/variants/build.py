@@ -141,7 +141,7 @@ def has_build_of_current_source(variant: Variant, build_folder: Path) -> bool:
     text = variant.language.text_hash(variant.path)
     for place in list_folder(build_folder / variant.problem):
         is_own = place.name.startswith(f"{variant.id}-sm_")
-        if is_own and tools.read_cached_json(place / "build.json").get("text") == text:
+        if is_own and tools.read_cached_object(place / "build.json").get("text") == text:
             return True
     return False
 
@@ -198,7 +198,7 @@ def _count_sms(arch: str) -> int:
     """Return how many SMs: of the GPU present if it is of this architecture, else of the usual card."""
     number = arch.rstrip("af")
     try:
-        gpu = device.query_gpu()
+        gpu = device.query_first_gpu()
     except ProfkitError:
         if number in CARDS:
             return CARDS[number].sms

@@ -29,7 +29,7 @@ from profkit.lab.measure.cuda.resources import (
     LIMITS,
     Card,
     KernelResources,
-    count_fitting_blocks,
+    compute_occupancy,
 )
 from profkit.lab.measure.variants.build import OBJECT, Build
 from profkit.lab.measure.variants.problem import Problem, is_complete_problem_folder, load_problem
@@ -62,7 +62,7 @@ def list_launches_by_dry_run(built: Build, problem: Problem, case: str) -> list[
     done = None
     if program:
         done = run_command(
-            [program, *_list_stub_answers(built, values, machine)], timeout=_RUN_SECONDS
+            [program, *_list_stub_answers(built, values, machine)], timeout_s=_RUN_SECONDS
         )
     if done and done.status == 0:
         return _parse_stub_output(done.output, built)
@@ -79,7 +79,7 @@ def load_dry_launches_by_case(
     source = build_folder / "problem.py"
     memory = built.library.with_name("shapes.json")
     key = hashlib.sha256(read_bytes(source) + _hash_source_of_driver_stub().encode()).hexdigest()
-    kept = tools.read_cached_json(memory)
+    kept = tools.read_cached_object(memory)
     if kept.get("key") != key or "shapes" not in kept:
         loaded = load_problem(build_folder)
         by_case = {}
@@ -104,7 +104,7 @@ def _compile_with_nvcc(target: Path, words: Sequence[str | Path]) -> Path | None
         with make_temporary_folder(target.parent) as folder:
             made = folder / target.name
             command = [tools.require_tool("nvcc"), *words, "-o", made]
-            if run_command(command, timeout=_COMPILE_SECONDS).status != 0:
+            if run_command(command, timeout_s=_COMPILE_SECONDS).status != 0:
                 return None
             move_file(made, target)
     return target
@@ -167,7 +167,7 @@ def _make_dry_launch(row: JsonObject, kernel: KernelResources, arch: str) -> Gra
     across, down, deep = row["grid"]
     x, y, z = row["block"]
     dynamic = row["dynamic_smem"]
-    fits = count_fitting_blocks(arch, kernel.regs, x * y * z, kernel.smem + dynamic)
+    fits = compute_occupancy(arch, kernel.regs, x * y * z, kernel.smem + dynamic)
     return GraphLaunch(
         kernel=kernel.name,
         grid=(across, down, deep),

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.files import is_file, is_there, read_bytes, write_text
 from profkit.lab.measure.languages.language import list_languages
 from profkit.records.store import Document
@@ -90,7 +90,7 @@ class Problem:
         if name not in known:
             raise ProfkitError(
                 f"--case {name}: {self.name} has no such case",
-                did_you_mean(name, self.cases),
+                suggest_nearest_names(name, self.cases),
             )
         return known[name]
 
@@ -206,7 +206,7 @@ def write_files_of_new_problem(name: str, language: str, kernels_folder: Path) -
     if language not in known:
         raise ProfkitError(
             f"--language {language}: no template",
-            did_you_mean(language, known, "say " + " or ".join(known)),
+            suggest_nearest_names(language, known, "say " + " or ".join(known)),
         )
     folder = kernels_folder / name
     if is_there(folder):

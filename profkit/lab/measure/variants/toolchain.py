@@ -61,7 +61,7 @@ def inspect_machine() -> list[Inspection]:
 
 def _examine_gpu_driver_and_clocks() -> Iterator[Inspection]:
     try:
-        gpu = device.add_gpu_uuid_and_driver(device.query_gpu())
+        gpu = device.add_gpu_uuid_and_driver(device.query_first_gpu())
     except ProfkitError as error:
         advice = "diagnose, triage, compare, report, explain and list work without one; "
         advice += "check, bench and profile need a machine with an NVIDIA GPU and its driver"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.evidence.moves import parse_expected_changes
 from profkit.files import (
     get_current_folder,
@@ -103,19 +103,19 @@ def find_kernels_dir(given: str | Path | None = None) -> Path:
     )
 
 
-def find_variants(kernels: Path, problem: str | None = None) -> list[Variant]:
+def read_all_variants(kernels_folder: Path, only_problem: str | None = None) -> list[Variant]:
     """Return all variants in ladder order by problem; ProfkitError if a header is wrong."""
-    found, problems = read_variants_and_problems(kernels, problem)
+    found, problems = read_valid_variants(kernels_folder, only_problem)
     if problems:
         raise problems[0]
     return found
 
 
-def read_variants_and_problems(kernels: Path, problem: str | None = None) -> Read[list[Variant]]:
+def read_valid_variants(kernels: Path, only_problem: str | None = None) -> Read[list[Variant]]:
     """Return the variants that can be read, in ladder order, and what is wrong with the others."""
     variants: list[Variant] = []
     problems: list[ProfkitError] = []
-    for folder in _list_problem_folders(kernels, problem):
+    for folder in _list_problem_folders(kernels, only_problem):
         readable = []
         for path in language.list_kernel_files_below(folder):
             try:
@@ -165,7 +165,7 @@ def find_named_variants(kernels_folder: Path, variant_names: Sequence[str]) -> l
     try:
         return [select_variant_by_id(matching, name) for name in variant_names]
     except ProfkitError:
-        known = find_variants(kernels_folder)
+        known = read_all_variants(kernels_folder)
         return [select_variant_by_id(known, name) for name in variant_names]
 
 
@@ -265,7 +265,7 @@ def select_variant_by_id(variants: Iterable[Variant], name: str) -> Variant:
         raise ProfkitError(f"--variant {name} is in two problems", f"say {which}")
     raise ProfkitError(
         f"--variant {name}: no such variant",
-        did_you_mean(name, (v.id for v in known), "profkit list shows them"),
+        suggest_nearest_names(name, (v.id for v in known), "profkit list shows them"),
     )
 
 

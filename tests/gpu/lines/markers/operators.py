@@ -24,7 +24,7 @@ from typing import Any
 from profkit.collect.inject.profkit_recorder_operators import WORKLESS
 from profkit.program.readers.injected import read_injected_recording
 from profkit.program.readers.operators import is_wrapper_operator
-from profkit.program.steps.attribution import NOBODY, CallOrigin, find_call_origins
+from profkit.program.steps.attribution import NOBODY, CallOrigin, list_origins_of_calls
 from profkit.program.timeline import Activity, Process, read_operand_sizes
 from tests.gpu.lines.markers.score import (
     MODELS,
@@ -99,7 +99,7 @@ def score_mode(folder: Path, model: str, mode: str, wrong: Counter[Any]) -> list
 def find_activity_makers(process: Process) -> dict[Activity, CallOrigin]:
     """Find who launched, or captured, each thing that the GPU did."""
     made = {}
-    for call, maker in zip(process.calls, find_call_origins(process), strict=True):
+    for call, maker in zip(process.calls, list_origins_of_calls(process), strict=True):
         made[call.correlation] = maker
     found = {}
     for activity in process.activities:
