@@ -257,9 +257,7 @@ def read_nvbench_sample_file(
     raise ValueError(f"{named}: no such file of samples next to it")
 
 
-def judge_benchmarks(
-    base_file: Path, head_file: Path, are_undecided_failures: bool = False
-) -> GateReport:
+def judge_benchmarks(base_file: Path, head_file: Path, strict: bool = False) -> GateReport:
     """Return what moved from one result to another.
 
     Raises:
@@ -273,7 +271,7 @@ def judge_benchmarks(
     subjects = []
     for name in sorted({*before.runs, *after.runs}):
         subjects.append(judge_benchmark(name, before.runs, after.runs, before.tool))
-    return make_gate_report(subjects, strict=are_undecided_failures)
+    return make_gate_report(subjects, strict=strict)
 
 
 def judge_benchmark(

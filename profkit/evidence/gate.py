@@ -132,12 +132,12 @@ def judge_head_against_base(
     base: Evidence,
     head: Evidence,
     case: str | None = None,
-    are_undecided_failures: bool = False,
+    strict: bool = False,
     spread_of: SpreadOf = compare.nobody_measured,
 ) -> GateReport:
     """Return what moved from one folder of artifacts, which has runs, to another.
 
-    `base`, `head`: with what the kernels beside them say today. `are_undecided_failures`: whether
+    `base`, `head`: with what the kernels beside them say today. `strict`: whether
     "cannot tell" closes the gate too. `spread_of`: what the processes of a GPU differ by, where that
     was measured.
     """
@@ -161,7 +161,7 @@ def judge_head_against_base(
             subjects.append(GateSubject(name=name, answer="same", because=because))
         else:
             subjects.append(judge_subject(name, before, after, control.get(key[1]), policy))
-    return make_gate_report(subjects, problems, strict=are_undecided_failures)
+    return make_gate_report(subjects, problems, strict=strict)
 
 
 def get_record_of_optional_run(run: Run | None) -> Record | None:

@@ -84,10 +84,10 @@ def test_no_arch_without_a_gpu_asks_for_one(run, monkeypatch) -> None:
 def test_doctor_is_one_where_something_is_missing(run, monkeypatch) -> None:
     missing = [doctor.Inspection("nvcc", "missing", "not found", "install it")]
     warned = [doctor.Inspection("torch", "warning", "not installed", "pip install torch")]
-    monkeypatch.setattr(doctor, "examine_machine", lambda: missing)
+    monkeypatch.setattr(doctor, "inspect_machine", lambda: missing)
     assert run("doctor").exit_code == 1
     assert run("doctor", "--json").exit_code == 1
-    monkeypatch.setattr(doctor, "examine_machine", lambda: warned)
+    monkeypatch.setattr(doctor, "inspect_machine", lambda: warned)
     assert run("doctor").exit_code == 0
 
 

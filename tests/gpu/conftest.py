@@ -100,6 +100,6 @@ def _choose_turn(item: pytest.Item) -> int:
         return 0
     if item.get_closest_marker("alone") is not None:
         return 3
-    if "machine" in inspect.signature(item.function).parameters:
-        return 2
-    return 0 if item.get_closest_marker("xdist_group") is not None else 1
+    if item.get_closest_marker("xdist_group") is not None:
+        return 0
+    return 2 if "machine" in inspect.signature(item.function).parameters else 1

@@ -9,6 +9,7 @@ from profkit.lab.measure import pipeline, sanitize, targets
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.targets import LabFolders, TargetRun, make_profile_plan
 from profkit.lab.measure.variants import build, variants
+from tests.gpu.conftest import SharedMachine
 
 # One worker measures all of them, once.
 pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("bad_kernels")]
@@ -35,8 +36,13 @@ def caught_by(*checks: str) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="module")
 def target_run(tmp_path_factory: pytest.TempPathFactory) -> TargetRun:
-    places = LabFolders(TESTS, tmp_path_factory.mktemp("build"))
-    target = targets.find_target_by_options(places, (), True, ("B", "tiny"), False)
+    return measure(tmp_path_factory.mktemp("build"), (), ("B", "tiny"))
+
+
+def measure(build_folder: Path, names: tuple[str, ...], cases: tuple[str, ...]) -> TargetRun:
+    """Measure kernels by name, or all of them where none is named."""
+    places = LabFolders(TESTS, build_folder)
+    target = targets.find_target_by_options(places, names, not names, cases, False)
     return pipeline.measure_target(target, lambda _: None)
 
 
@@ -69,7 +75,18 @@ def test_values_do_not_show_the_others(target_run: TargetRun, name: str) -> None
 
 
 @caught_by("host-bound")
-def test_a_launcher_that_asks_each_time_is_host_bound(target_run: TargetRun, name: str) -> None:
+def test_a_launcher_that_asks_each_time_is_host_bound(
+    target_run: TargetRun, name: str, machine: SharedMachine, tmp_path: Path
+) -> None:
+    """A host that others use is slow enough to hold up the right kernel, too: then again, alone."""
+    try:
+        check_who_is_host_bound(target_run, name)
+    except AssertionError:
+        machine.take_alone()
+        check_who_is_host_bound(measure(tmp_path, ("right", name), ("tiny",)), name)
+
+
+def check_who_is_host_bound(target_run: TargetRun, name: str) -> None:
     asks, right = (target_run.measured.times[n, "tiny"] for n in (name, "right"))
     seen = [(t.eager, t.host, t.bare, t.warm) for t in (asks, right)]
     assert asks.is_host_bound, seen

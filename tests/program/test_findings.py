@@ -412,13 +412,13 @@ def test_our_own_recording_is_taken_off_each_launch(tmp_path: Path) -> None:
 
 def test_idle_time_under_a_profiler_may_be_all_its_own(tmp_path: Path) -> None:
     unchecked = judged(small, tmp_path).findings[0].saving
-    checked = judged(small, tmp_path, plain_ms=plain_ms(small)).findings[0].saving
+    checked = judged(small, tmp_path, unprofiled_step_ms=plain_ms(small)).findings[0].saving
     assert unchecked.low == 0.0
     assert checked.low > 0.5 * checked.expected
 
 
 def test_a_plain_run_fits_the_host(tmp_path: Path) -> None:
-    of = judged(small, tmp_path, plain_ms=1.5)
+    of = judged(small, tmp_path, unprofiled_step_ms=1.5)
     assert of.hosts.plain.expect == pytest.approx(1.5, rel=0.01)
     assert of.findings[0].saving.expected == pytest.approx(
         1.5 - 0.4, abs=0.05
@@ -941,7 +941,7 @@ def test_healthy_says_what_a_host_that_is_slower_than_thought_would_cost(tmp_pat
     assert judgement.findings == []
     assert "up to" in judgement.why_healthy
     assert "--step-ms" in judgement.why_healthy
-    assert "--step-ms" not in judged(step, tmp_path, host=8.0, plain_ms=1.9).why_healthy
+    assert "--step-ms" not in judged(step, tmp_path, host=8.0, unprofiled_step_ms=1.9).why_healthy
 
 
 @pytest.mark.parametrize("rows", [1_600_000, 20_000])
@@ -1011,7 +1011,9 @@ def test_attention_in_pieces_takes_the_launches_of_its_products_with_it(tmp_path
             with p.op("aten::bmm", [[8, 256, 256], [8, 256, 64]]):
                 p.launch(GEMM, 9.0)
 
-    found = {f.rule: f for f in judged(sliced, tmp_path, plain_ms=plain_ms(sliced)).findings}
+    found = {
+        f.rule: f for f in judged(sliced, tmp_path, unprofiled_step_ms=plain_ms(sliced)).findings
+    }
     attention = found["attention-unfused"]
     assert attention.saving.expected > 0.5 * 40 * 2 * 0.014, "two of three launches go"
 

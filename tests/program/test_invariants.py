@@ -72,7 +72,7 @@ def test_a_pause_of_every_step_is_found_whichever_steps_were_recorded(count: int
             program.work(3e5 if number == 0 else 8e3)
             for _ in range(10):
                 program.launch(GEMM, 400.0)
-    first, *_ = judged(program, plain_ms=8.14).findings
+    first, *_ = judged(program, unprofiled_step_ms=8.14).findings
     assert first.rule == "host-launch"
     assert first.saving.expected == pytest.approx(4.0, rel=0.1)
 
@@ -125,13 +125,13 @@ def test_no_saving_is_more_than_there_is(
             program.launch(GEMM, 5.0)
             for part in [*parts, *(odd if number == at else ())]:
                 _do(program, *part)
-    holds(judged(program) if plain is None else judged(program, plain_ms=plain))
+    holds(judged(program) if plain is None else judged(program, unprofiled_step_ms=plain))
 
 
 def say_what_is_known(of: Triage) -> None:
     """No saving without a replay that is the recording; healthy is known to be; else a finding leads."""
     largest = max((finding.saving.expected for finding in of.findings), default=0.0)
-    if abs(of.hosts.error) > 0.05:
+    if not of.hosts.matches_recording:
         assert of.findings == []
         assert of.verdict.category == "unknown"
         assert "a replay of the step" in of.verdict.say

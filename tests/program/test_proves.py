@@ -159,7 +159,7 @@ def test_what_the_host_does_after_a_wait_is_not_the_wait_s(tmp_path: Path) -> No
             p.launch(GEMM, 580.0)
         p.wait()
 
-    of = judged(step, tmp_path, plain_ms=105.0)
+    of = judged(step, tmp_path, unprofiled_step_ms=105.0)
     assert {row.cause for row in of.split.idle if row.time > 0.1 * of.split.period} == {
         "host-launch"
     }
