@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 # Numbers that no probe holds: for reports with fewer sections, other GPUs, real kernels' mixtures.
 NOT_HELD = {
+    "verdict.MORE_THAN_THE_WAIT": "words for a ceiling above a wait's share; it decides no verdict",
     "L2.queued": "a wait per load of 1,500 cycles comes with it; alone it only spares the question",
     "L1TEX.queued": "holds a library's FP32 product (sdpa-math.B), whose shared memory is 60 % busy",
     "verdict.AS_GOOD_AS": "ridge-at is balanced whatever it is, with issue slots near from 70 % on",

@@ -119,7 +119,7 @@ def test_the_dominant_precision():
 
 def test_the_workloads_own_point():
     # 4 Gop and 100 MB in 1 ms; the launch moved 500 MB.
-    own = by_level(FP32, operations=4e9, compulsory=0.1e9)["workload"]
+    own = by_level(FP32, declared_operations=4e9, compulsory_bytes=0.1e9)["workload"]
     assert (own.intensity, own.rate, own.attainable) == (40, 4e12, 20e12)
     declared = FP32 | {"declared_operations": 4e9, "declared_bytes": 0.1e9}
     assert by_level(declared)["workload"] == own
@@ -253,7 +253,9 @@ def test_on_the_recorded_reports(own_runs):
 def test_attention_moves_its_compulsory_bytes_once(own_runs):
     rows = own_runs[(own_runs.variant == "sdpa-cudnn") & (own_runs.case == "C")].to_dict("records")
     placed = by_level(
-        rows[0], operations=4 * 4 * 16 * 2048**2 * 64, compulsory=4 * 4 * 16 * 2048 * 64 * 2
+        rows[0],
+        declared_operations=4 * 4 * 16 * 2048**2 * 64,
+        compulsory_bytes=4 * 4 * 16 * 2048 * 64 * 2,
     )
     assert placed["workload"].intensity == pytest.approx(1024)
     assert placed["workload"].rate == pytest.approx(placed["dram"].rate)
