@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from profkit.errors import ProfkitError
@@ -163,18 +163,24 @@ def keep_only_named_entries(text: str, names: Collection[str]) -> str:
             end = _find_closing_brace(blank, opening)
             bodies[match[1]] = blank[opening:end]
         places.append((match.start(), end + 1, match[1]))
-    wanted: set[str] = set()
-    mentioned = {*names, *_WORD.findall(" ".join(_INITIAL.findall(blank)))}
-    while mentioned:
-        wanted |= mentioned
-        called = [bodies[name] for name in mentioned & bodies.keys()]
-        mentioned = set(_WORD.findall(" ".join(called))) - wanted
+    wanted = _follow_calls({*names, *_WORD.findall(" ".join(_INITIAL.findall(blank)))}, bodies)
     kept, at = [], 0
     for start, end, name in sorted(places):
         if name not in wanted:
             kept.append(text[at:start])
             at = end
     return "".join([*kept, text[at:]])
+
+
+def _follow_calls(names: set[str], bodies: Mapping[str, str]) -> set[str]:
+    """Return these names, and all words of the functions' bodies that are reached from them."""
+    reached: set[str] = set()
+    mentioned = names
+    while mentioned:
+        reached |= mentioned
+        called = [bodies[name] for name in mentioned & bodies.keys()]
+        mentioned = set(_WORD.findall(" ".join(called))) - reached
+    return reached
 
 
 def _blank_comments(text: str) -> str:

@@ -90,10 +90,8 @@ def find_slow_launches(case: StepCase, claimed_works: frozenset[int]) -> Iterato
     """Find a host that launches more slowly than the GPU works."""
     if not case.repeats:
         return  # a graph has nothing to replay
-    idle, count = (
-        case.sum_idle_ns("host-launch") - _sum_idle_ns_in_host_pauses(case),
-        len(case.works),
-    )
+    count = len(case.works)
+    idle = case.sum_idle_ns("host-launch") - _sum_idle_ns_in_host_pauses(case)
     if idle < 0.02 * case.split.period or count < 2:
         return
     kernels = _list_kernels(case)
@@ -101,22 +99,14 @@ def find_slow_launches(case: StepCase, claimed_works: frozenset[int]) -> Iterato
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     if where == BETWEEN:
         where = _describe_gap_between_steps(case)
-    share, change = idle / case.split.period, StepChange(launches=REACH["launches in a graph"])
-    in_graphs = sum(case.step.calls[work.call].launches_graph for work in case.works)
-    advice = ""
-    if 2 * in_graphs > count:
-        advice = "replayed"
-    elif case.captures:
-        advice = "captured"
-    elif case.is_compiled(range(count)):
-        advice = "compiled"
+    advice = _choose_launch_advice(case)
     finding = case.make_finding(
         SLOW_LAUNCHES,
         (),
-        change,
+        StepChange(launches=REACH["launches in a graph"]),
         where,
         advice,
-        share=share,
+        share=idle / case.split.period,
         launches=count,
         kernels=len(kernels),
         mean=mean,
@@ -124,6 +114,18 @@ def find_slow_launches(case: StepCase, claimed_works: frozenset[int]) -> Iterato
     if advice != "captured":
         finding = replace(finding, cause=finding.cause + _say_where_graphs_end(case))
     yield finding
+
+
+def _choose_launch_advice(case: StepCase) -> str:
+    """Return the key of what makes launches fewer: by what the program does already."""
+    in_graphs = sum(case.step.calls[work.call].launches_graph for work in case.works)
+    if 2 * in_graphs > len(case.works):
+        return "replayed"
+    if case.captures:
+        return "captured"
+    if case.is_compiled(range(len(case.works))):
+        return "compiled"
+    return ""
 
 
 def _list_kernels(case: StepCase) -> list[int]:
@@ -216,17 +218,12 @@ def find_long_host_work(case: StepCase, claimed_works: frozenset[int]) -> Iterat
     if not total:
         return
 
-    calls = case.step.calls
-    longest = max(gaps, default=(0.0, len(calls)))[1]
+    call_count = len(case.step.calls)
+    longest = max(gaps, default=(0.0, call_count))[1]
     inside = _describe_work_in_pause(case, longest)
-    where = inside or BETWEEN
-    if not inside and longest == len(calls):
-        where = _describe_gap_between_steps(case)
-    elif not inside and describe_call_origin(case.step, longest):
-        where = describe_time_before_launch(describe_call_origin(case.step, longest))
-    wait = _find_wait_returning_before_call(
-        case, longest or len(calls)
-    )  # before the first is the step before
+    where = inside or _describe_place_of_pause(case, longest)
+    # Before the first call is the step before.
+    wait = _find_wait_returning_before_call(case, longest or call_count)
     after = ""
     if wait:
         after = f"; the GPU runs out of work at {wait}"
@@ -257,6 +254,16 @@ def _describe_work_in_pause(case: StepCase, call: int) -> str:
     else:
         high = case.step.end
     return find_name_of_enclosing_span(case.spans, low, high)
+
+
+def _describe_place_of_pause(case: StepCase, call: int) -> str:
+    """Say where a pause is that nothing names: between two steps, or before what a call launches."""
+    if call == len(case.step.calls):
+        return _describe_gap_between_steps(case)
+    origin = describe_call_origin(case.step, call)
+    if origin:
+        return describe_time_before_launch(origin)
+    return BETWEEN
 
 
 def _choose_pause_advice(inside: str, wait: str) -> str:

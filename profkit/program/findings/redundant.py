@@ -238,8 +238,13 @@ def _find_used_share(
             return None
         if not _is_read_by_rows(case.works[along[0]], after[0], values):
             return None
+    return _find_largest_part_read(after, values)
+
+
+def _find_largest_part_read(readers: Sequence[StepWork], values: int) -> float | None:
+    """Return the share that the largest smaller tensor has of a result; None where one is as large."""
     largest = 0
-    for work in after:
+    for work in readers:
         counts = _list_tensor_value_counts(work)
         if values in counts and work.maker.top not in CUTS:
             return None

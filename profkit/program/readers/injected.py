@@ -98,27 +98,26 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     places = SourcePlaces(folder, pid)
     activities = _list_activities(rows, names, first, places)
     calls = _list_calls(rows["calls"], names, first, places)
-    spans = _make_nvtx_spans(
-        rows["ranges"], names, first, find_recording_end(activities, calls, [])
-    )
+    end = find_recording_end(activities, calls, [])
+    spans = _make_nvtx_spans(rows["ranges"], names, first, end)
     operators, trouble = _list_operators(folder, pid, first, places, activities, calls)
-    spans += operators
     process = Process(
         pid=pid,
         rank=_find_rank(about),
         device=_read_most_used_device(about, activities),
         activities=activities,
         calls=calls,
-        spans=sorted(spans, key=lambda span: (span.start, -span.end)),
+        spans=_sort_outer_spans_first([*spans, *operators]),
         places=places.places,
         disturbed=_list_disturbed_spans(about, first),
     )
-    is_captured = is_file(folder / f"{pid}.captured")
-    notes = _list_recorder_notes(process, about)
-    notes += trouble
-    for text in _say_what_is_missing(process, places, is_captured):
-        notes.append(f"process {pid}: {text}")
-    return process, notes
+    missing = _say_what_is_missing(process, places, is_file(folder / f"{pid}.captured"))
+    notes = _list_recorder_notes(process, about) + trouble
+    return process, notes + [f"process {pid}: {text}" for text in missing]
+
+
+def _sort_outer_spans_first(spans: list[HostSpan]) -> list[HostSpan]:
+    return sorted(spans, key=lambda span: (span.start, -span.end))
 
 
 def _say_what_is_missing(

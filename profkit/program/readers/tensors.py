@@ -388,11 +388,16 @@ class GradientReaders:
             if not use.name:
                 continue
             frames.append(at)
-            self.outer[at] = next((own for own in frames if uses[own].is_of_torch), at)
-            nodes = [uses[own].name for own in frames if uses[own].name.startswith(NODE)]
-            self.is_backward[at] = bool(nodes)
-            self.is_in_python_node[at] = bool(nodes) and PYTHON_NODE.match(nodes[-1]) is not None
-            self.is_gradient[at] = any(GRADIENT in uses[own].name for own in frames)
+            self._note_what_it_is_in(at, frames)
+
+    def _note_what_it_is_in(self, at: int, frames: Sequence[int]) -> None:
+        """Note of an operator what those are that it runs in: `frames`, the outermost first."""
+        names = [self.uses[frame].name for frame in frames]
+        nodes = [name for name in names if name.startswith(NODE)]
+        self.outer[at] = next((frame for frame in frames if self.uses[frame].is_of_torch), at)
+        self.is_backward[at] = bool(nodes)
+        self.is_in_python_node[at] = bool(nodes) and PYTHON_NODE.match(nodes[-1]) is not None
+        self.is_gradient[at] = any(GRADIENT in name for name in names)
 
     def find_unread_work(self) -> set[int]:
         """Find the places of operators of a backward pass that make what nothing reads afterwards.

@@ -726,21 +726,29 @@ def write_brief_triage(triage_document: Mapping[str, Any]) -> str:
         describe_recorded_steps(triage_document),
         f"{_say_whose_step(triage_document)}{shares}",
     ]
-    if triage_document["first"]["category"] in NO_FINDING:
-        lines.append(f"{triage_document['first']['category']}: {triage_document['first']['say']}")
-    for number, row in enumerate(triage_document["findings"][:FIRST], 1):
-        title, advice = write_finding_texts(row, step)
-        lines.append(f"{number}. {title}: {get_plain_text(say_finding(row, step))}")
-        lines.append(f"Try: {advice}")
-        if other := say_alternative(row, triage_document["findings"]):
-            lines.append(f"Or: {other}")
-    if (more := len(triage_document["findings"]) - FIRST) > 0:
-        lines.append(f"{more} more findings with smaller savings: --json")
+    first, findings = triage_document["first"], triage_document["findings"]
+    if first["category"] in NO_FINDING:
+        lines.append(f"{first['category']}: {first['say']}")
+    lines += _iterate_finding_lines(findings, step)
     lines += map(_describe_kernel_briefly, triage_document["kernels"][:BRIEF_KERNELS])
     lines += [f"note: {text}" for text in triage_document["notes"][:NOTES]]
-    if triage_document["findings"]:
-        lines.append(f"Run: profkit explain {triage_document['findings'][0]['category']}")
+    if findings:
+        lines.append(f"Run: profkit explain {findings[0]['category']}")
     return fit_lines_in_brief(lines)
+
+
+def _iterate_finding_lines(
+    findings: Sequence[Mapping[str, Any]], step: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield the lines of a brief for the first findings: what it is, what to try, what to do instead."""
+    for number, row in enumerate(findings[:FIRST], 1):
+        title, advice = write_finding_texts(row, step)
+        yield f"{number}. {title}: {get_plain_text(say_finding(row, step))}"
+        yield f"Try: {advice}"
+        if other := say_alternative(row, findings):
+            yield f"Or: {other}"
+    if (more := len(findings) - FIRST) > 0:
+        yield f"{more} more findings with smaller savings: --json"
 
 
 def _describe_kernel_briefly(row: Mapping[str, Any]) -> str:
