@@ -62,7 +62,7 @@ class Machine:
     """The GPU, and the variants that are built for it."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.gpu = device.open_first_gpu()
+        self.gpu = device.make_first_gpu_current()
         folder = build.choose_build_folder_of_kernels(ROOT / "kernels")
         chosen = variants.find_named_variants(ROOT / "kernels", names)
         support = variants.read_variant(build.SUPPORT)

@@ -252,7 +252,7 @@ def _work_child(task_file: Path) -> int:
 
         if given["dry"]:
             return _work_dry(items, tell)
-        gpu = device.add_gpu_uuid_and_driver(device.open_first_gpu())
+        gpu = device.add_gpu_uuid_and_driver(device.make_first_gpu_current())
         tools, buffers = library.Support(Path(given["support"]), gpu), Buffers()
         for item in items:
             tell(probe=item.probe)

@@ -105,7 +105,7 @@ class Driver:
     """What the process holds: the GPU, the buffers, the tools, a stream."""
 
     def __init__(self, task: Task) -> None:
-        self.gpu = device.open_first_gpu()
+        self.gpu = device.make_first_gpu_current()
         self.buffers = Buffers()
         self.tools = library.Support(Path(task.support), self.gpu)
         self.stream = device.create_non_blocking_stream()

@@ -304,7 +304,7 @@ def estimate_spread_within_groups(groups: Iterable[Sequence[float]]) -> Spread |
     return Spread(sqrt(sum(float(((x - x.mean()) ** 2).sum()) for x in arrays) / dof), dof)
 
 
-def _compute_average_widths(intervals: Sequence[Interval]) -> tuple[float, float]:
+def _compute_interval_widths_of_mean(intervals: Sequence[Interval]) -> tuple[float, float]:
     """Return how far the mean of independent medians may lie below and above what it is."""
     below = above = 0.0
     for interval in intervals:
@@ -342,7 +342,7 @@ def summarize_samples(
     for part in parts:
         if part.unusable:
             return Sample(Interval(centre, nan, nan, level), unusable=part.unusable)
-    below, above = _compute_average_widths([part.interval for part in parts])
+    below, above = _compute_interval_widths_of_mean([part.interval for part in parts])
     faults = tuple(dict.fromkeys(chain.from_iterable(p.faults for p in parts)))
     effective = sum(p.effective for p in parts)
     if spread is not None:

@@ -279,9 +279,9 @@ class _KeptMetrics:
         self._ids: list[bytes] = []
         self._bodies: dict[bytes, bytes] = {}
 
-    def add_metric(self, id_: bytes, body: bytes) -> None:
+    def add_metric(self, id_: bytes, field_bytes: bytes) -> None:
         self._ids.append(id_)
-        if self._bodies.setdefault(id_, body) != body:
+        if self._bodies.setdefault(id_, field_bytes) != field_bytes:
             self._bodies[id_] = b""
 
     def join_bodies(self) -> bytes:

@@ -42,7 +42,7 @@ def make_rows(line: str, low: int = 4096) -> tuple[dict[int, int], CodeChange]:
     """The strides of the loads, which are in conflict, and the change that puts their lanes apart."""
     module = parse_ptx_module(KERNEL.format(line))
     code = make_code(module)
-    words = [1] * (33 * module.blocks)
+    words = [1] * (33 * module.basic_block_count)
     for access in code.accesses:
         first = low + access.address.offset
         words += [1, 32, 40, 2, first, first + 4000]
@@ -85,7 +85,7 @@ def test_what_other_threads_may_see_is_accessed_alone(word: str) -> None:
     text = KERNEL.format("shl.b32 %r2, %r1, 7;").replace("ld.shared", f"ld.{word}.shared")
     module = parse_ptx_module(text)
     code = make_code(module)
-    words = [1] * (33 * module.blocks)
+    words = [1] * (33 * module.basic_block_count)
     for _ in code.accesses:
         words += [1, 32, 40, 2, 4096, 8192]
     seen = survey.parse_survey_counters(module, code.accesses, words)

@@ -50,7 +50,7 @@ LOW, HIGH = 1 << 20, 1 << 25
 def make_code(module: PtxModule, low: int = LOW, high: int = HIGH) -> SurveyedCode:
     """A kernel of which every access was executed, scattered and in conflict, within some megabytes."""
     accesses = find_memory_accesses(module)
-    blocks = module.blocks
+    blocks = module.basic_block_count
     words = [1] * (33 * blocks) + [1, 32, 40, 2, low, high] * len(accesses)
     seen = survey.parse_survey_counters(module, accesses, words)
     anchored = frozenset(access.number for access in accesses if access.in_global)

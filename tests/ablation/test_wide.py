@@ -157,7 +157,9 @@ def test_a_scattered_access_beside_it_would_be_taken_away_too() -> None:
 
 def count_once(module: PtxModule) -> dict[str, int]:
     return dict(
-        count_global_loads_and_stores(count_executed_by_opcode(module, [1] * module.blocks))
+        count_global_loads_and_stores(
+            count_executed_by_opcode(module, [1] * module.basic_block_count)
+        )
     )
 
 

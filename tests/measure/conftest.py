@@ -139,7 +139,7 @@ def machine(tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch) -> Ma
     monkeypatch.delenv("PROFKIT_BUILD", raising=False)
     library = ctypes.CDLL(str(driver / "libcuda.so.1"))
     monkeypatch.setattr(device, "_load_driver", lambda: library)
-    forget = (device.query_first_gpu, device.open_first_gpu, device._init_driver_once)
+    forget = (device.query_first_gpu, device.make_first_gpu_current, device._init_driver_once)
     for cached in forget:
         cached.cache_clear()
     yield made

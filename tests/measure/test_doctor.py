@@ -18,7 +18,7 @@ def test_on_a_machine_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def nothing() -> None:
         raise ProfkitError("no NVIDIA driver: libcuda.so.1 was not found")
 
-    for cached in (device.query_first_gpu, device.open_first_gpu, device._init_driver_once):
+    for cached in (device.query_first_gpu, device.make_first_gpu_current, device._init_driver_once):
         cached.cache_clear()
     monkeypatch.setattr(device, "_load_driver", nothing)
     monkeypatch.setattr("profkit.collect.tools.find_tool", lambda _: None)

@@ -18,7 +18,7 @@ from profkit.program.findings.loops import (
 )
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import make_host_models
-from profkit.program.steps.attribution import add_place_to_origin
+from profkit.program.steps.attribution import replace_place_of_origin
 from profkit.program.steps.cut import find_steps
 from profkit.program.timeline import SourcePlace
 from profkit.program.triage import Triage, make_step_case, triage_timeline
@@ -352,7 +352,7 @@ def find_loop(
         part = "backward" if number >= turns else "forward"
         path = module.format(number % turns)
         place = SourcePlace(f"model.py:{10 + at}", "f", path, kind, "train.py:7", part)
-        works[index + 1] = replace(work, maker=add_place_to_origin(work.maker, place))
+        works[index + 1] = replace(work, maker=replace_place_of_origin(work.maker, place))
     made = replace(case, step=replace(case.step, works=works))
     return list(find_batchable_launches(made, frozenset()))
 

@@ -166,17 +166,17 @@ def keep_lines_of_replaced_nodes(matcher: Any) -> None:
         if heaviest is not None:
             for node in graph.nodes:
                 if node not in before and not node.meta.get("stack_trace"):
-                    copy_origin(heaviest.meta, node.meta)
+                    copy_origin_fields(heaviest.meta, node.meta)
         return done
 
     entry.replace_with_graph = staticmethod(replace_with_graph)
 
 
-def copy_origin(old: Any, new: Any) -> None:
+def copy_origin_fields(old_meta: Any, new_meta: Any) -> None:
     """Copy what a node of the graph knows of where it was traced from."""
     for name in ORIGIN_FIELDS:
-        if name in old:
-            new[name] = old[name]
+        if name in old_meta:
+            new_meta[name] = old_meta[name]
 
 
 def rank_node_by_work(node: Any) -> tuple[bool, int]:

@@ -102,7 +102,7 @@ class PtxKernel:
     body: int  # behind its opening brace
     end: int  # its closing brace
     statements: tuple[PtxStatement, ...]
-    blocks: int  # how many basic blocks it has
+    basic_block_count: int
     types: dict[str, str] = field(repr=False)  # register -> its type, `b64`
     # label -> the basic block that begins there; none of those that stand in several scopes
     labels: dict[str, int] = field(repr=False)
@@ -129,9 +129,9 @@ class PtxModule:
     hidden: tuple[int, ...]  # where those begin that no other module may see
 
     @property
-    def blocks(self) -> int:
+    def basic_block_count(self) -> int:
         """Return how many basic blocks all its kernels have."""
-        return sum(kernel.blocks for kernel in self.kernels.values())
+        return sum(kernel.basic_block_count for kernel in self.kernels.values())
 
     def iterate_statements_with_block_numbers(
         self,
@@ -141,7 +141,7 @@ class PtxModule:
         for kernel in self.kernels.values():
             for statement in kernel.statements:
                 yield first + statement.block, kernel, statement
-            first += kernel.blocks
+            first += kernel.basic_block_count
 
 
 def keep_only_named_entries(text: str, names: Collection[str]) -> str:
@@ -255,7 +255,7 @@ def _parse_kernel(
         body=opening + 1,
         end=end,
         statements=tuple(statements),
-        blocks=block + 1,
+        basic_block_count=block + 1,
         types=types,
         labels={label: places[0] for label, places in labels.items() if len(places) == 1},
     )

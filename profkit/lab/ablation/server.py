@@ -58,7 +58,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     say("inputs")
     loaded = problem.load_problem(Path(task.problem))
     here = data.load_or_compute_case_data(loaded, task.case, 0, Path(task.build), task.grid)
-    gpu = device.add_gpu_uuid_and_driver(device.open_first_gpu())
+    gpu = device.add_gpu_uuid_and_driver(device.make_first_gpu_current())
     tools = library.Support(Path(task.support), gpu)
     arena = data.upload_arena(here)
     make_call = _make_call_factory(arena, loaded)

@@ -48,21 +48,22 @@ class _Detour:
 
 
 def find_what_steers_control_flow(kernel: PtxKernel) -> Steering:
-    blocks: list[list[PtxStatement]] = [[] for _ in range(kernel.blocks)]
+    blocks: list[list[PtxStatement]] = [[] for _ in range(kernel.basic_block_count)]
     for statement in kernel.statements:
         blocks[statement.block].append(statement)
     followers = [
         _list_successor_blocks(kernel, number, block) for number, block in enumerate(blocks)
     ]
     detours = [
-        _find_arithmetic_detour(number, blocks, followers) for number in range(kernel.blocks)
+        _find_arithmetic_detour(number, blocks, followers)
+        for number in range(kernel.basic_block_count)
     ]
     needed: list[set[str]] = [set() for _ in blocks]  # registers that decide, where a block begins
     steering = Steering()
     before = -1
     while before < _count_known(steering, needed):  # until nothing is added
         before = _count_known(steering, needed)
-        for number in reversed(range(kernel.blocks)):
+        for number in reversed(range(kernel.basic_block_count)):
             registers: set[str] = set()
             for follower in followers[number]:
                 registers |= needed[follower]
@@ -116,7 +117,7 @@ def _list_successor_blocks(
     kernel: PtxKernel, number: int, block: Sequence[PtxStatement]
 ) -> list[int]:
     """Return the blocks that may come behind one; all of them, where that is not known."""
-    after = [number + 1] if number + 1 < kernel.blocks else []
+    after = [number + 1] if number + 1 < kernel.basic_block_count else []
     if not block or block[-1].words[0] not in _JUMPS:
         return after
     last = block[-1]
@@ -126,7 +127,7 @@ def _list_successor_blocks(
         return after
     target = kernel.labels.get(last.operands[0])
     if last.words[0] == "brx" or target is None:
-        return list(range(kernel.blocks))
+        return list(range(kernel.basic_block_count))
     return [*after, target]
 
 

@@ -52,7 +52,7 @@ class Survey:
 
 def make_initial_counters(module: PtxModule, accesses: Sequence[PtxAccess]) -> list[int]:
     """Return what the counters hold before a call."""
-    return [0] * ((1 + _WARPS) * module.blocks) + _FIRST * len(accesses)
+    return [0] * ((1 + _WARPS) * module.basic_block_count) + _FIRST * len(accesses)
 
 
 # Statements that count who enters a block: threads, and warps by their place in the block.
@@ -140,10 +140,10 @@ def write_counting_module(module: PtxModule, accesses: Sequence[PtxAccess]) -> s
     for block, _, statement in module.iterate_statements_with_block_numbers():
         if block not in counted:
             counted.add(block)
-            warps = _BYTES * (module.blocks + _WARPS * block)
+            warps = _BYTES * (module.basic_block_count + _WARPS * block)
             text = _COUNT_BLOCK.format(threads=_BYTES * block, warps=warps)
             changes.insert_before(statement, text)
-    place = _BYTES * (1 + _WARPS) * module.blocks
+    place = _BYTES * (1 + _WARPS) * module.basic_block_count
     for access in accesses:
         text = _write_code_counting_access(module.kernels[access.kernel], access, place)
         changes.insert_before(access.statement, text)
@@ -195,11 +195,11 @@ def _write_code_counting_units(access: PtxAccess, place: int) -> str:
 def parse_survey_counters(
     module: PtxModule, accesses: Sequence[PtxAccess], words: Sequence[int]
 ) -> Survey:
-    blocks, rest = words[: module.blocks], words[module.blocks :]
+    blocks, rest = words[: module.basic_block_count], words[module.basic_block_count :]
     entries = []
-    for block in range(module.blocks):
+    for block in range(module.basic_block_count):
         entries.append(tuple(rest[_WARPS * block : _WARPS * (block + 1)]))
-    rest = rest[_WARPS * module.blocks :]
+    rest = rest[_WARPS * module.basic_block_count :]
     seen = []
     for number in range(len(accesses)):
         fields = rest[len(_FIRST) * number : len(_FIRST) * (number + 1)]

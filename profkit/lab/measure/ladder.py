@@ -255,12 +255,14 @@ def _find_present_arch() -> str:
 
 
 def _make_compiled_variant(
-    made: Build, launches: dict[str, list[GraphLaunch]] | None
+    made: Build, launches_by_case: dict[str, list[GraphLaunch]] | None
 ) -> CompiledVariant:
     dynamic = {}
-    for kernel, x in _find_most_dynamic_shared(launches).items():
+    for kernel, x in _find_most_dynamic_shared(launches_by_case).items():
         dynamic[kernel] = x.dynamic_smem
-    return CompiledVariant(made, launches, tuple(build.describe_budget_excesses(made, dynamic)))
+    return CompiledVariant(
+        made, launches_by_case, tuple(build.describe_budget_excesses(made, dynamic))
+    )
 
 
 def _find_most_dynamic_shared(

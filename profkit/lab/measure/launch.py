@@ -47,7 +47,7 @@ def _run_launch_plan(arguments: list[str]) -> int:
 
 
 def _prepare_variant_call(plan: library.LaunchPlan) -> Callable[[], None]:
-    device.open_first_gpu()
+    device.make_first_gpu_current()
     lib = library.load_launcher_library(Path(plan.library or ""))
     inputs = []
     for name in plan.inputs:
@@ -78,7 +78,7 @@ def _prepare_reference_call(plan: library.LaunchPlan, name: str) -> Callable[[],
     loaded = problem.load_problem(Path(plan.problem))
     at = data.load_or_compute_case_data(loaded, plan.case, 0, Path(plan.build))
     call = loaded.make_reference_call(name, plan.case, subjects.load_inputs_as_gpu_tensors(at))
-    device.open_first_gpu()
+    device.make_first_gpu_current()
     call()  # libraries choose and load their kernels here, before the window
     return call
 

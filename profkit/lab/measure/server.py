@@ -72,7 +72,7 @@ class _WorkerServer:
         self.say = say
         self.problem = problem.load_problem(request.problem)
         self.folder = request.build
-        gpu = device.open_first_gpu()
+        gpu = device.make_first_gpu_current()
         self.tools = library.Support(request.support, gpu)
         self.session = uuid4().hex  # of this process: what is timed in turns has one
         self.subjects: dict[tuple[str, str], bench.Subject] = {}

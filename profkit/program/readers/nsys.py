@@ -332,7 +332,7 @@ def _select_columns(table: _Table, columns: Sequence[str]) -> str:
     return ", ".join(selected)
 
 
-def _close_open_spans(
+def _join_ended_and_closed_spans(
     ended: Sequence[HostSpan],
     begun: Sequence[HostSpan],
     activities: Sequence[Activity],
@@ -361,7 +361,7 @@ def _read_timeline(export: _Export) -> Timeline:
         used = own[len(own) // 2].device
         device = devices.get((number, used)) or devices.get((None, used))
         made = calls.get(pid, [])
-        spans = _close_open_spans(ranges.get(pid, []), begun.get(pid, []), own, made)
+        spans = _join_ended_and_closed_spans(ranges.get(pid, []), begun.get(pid, []), own, made)
         processes.append(Process(number, rank, device, own, made, spans))
     notes = (*said, *_note_graphs_recorded_whole(processes), *note_open_ranges(processes))
     return Timeline("nsys", processes, "", notes)

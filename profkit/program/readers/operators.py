@@ -158,19 +158,21 @@ def _group_calls_by_thread(calls: Sequence[Call]) -> Iterable[list[Call]]:
 
 
 def make_spans_around_captured_calls(
-    spans: Sequence[HostSpan], calls: Sequence[Call], threads: Mapping[int, int]
+    spans: Sequence[HostSpan],
+    captured_calls: Sequence[Call],
+    system_thread_by_correlation: Mapping[int, int],
 ) -> list[HostSpan]:
     """Put operators round the calls that were captured into graphs, which were seen themselves.
 
     Args:
         spans: Operators, on threads as the system numbers them.
-        calls: That were captured, in order of start.
-        threads: The system's number of each call's thread, by the call's correlation number.
+        captured_calls: In order of start.
+        system_thread_by_correlation: The system's number of the thread of each call.
     """
     in_order = sorted(spans, key=lambda span: (span.start, -span.end))
-    stacks = _find_operator_stacks_of_calls(in_order, calls, threads)
+    stacks = _find_operator_stacks_of_calls(in_order, captured_calls, system_thread_by_correlation)
     found: list[HostSpan] = []
-    for own in _group_calls_by_thread(calls):
+    for own in _group_calls_by_thread(captured_calls):
         seen = [call if call in stacks else None for call in own]
         found += _make_spans_around_calls(
             own, seen, stacks, dict.fromkeys(own, ())

@@ -63,12 +63,12 @@ def list_origins_of_calls(process: Process) -> list[CallOrigin]:
         _attribute_calls_of_thread(spans.get(thread, ()), indices, process.calls, out, forward)
     for index, call in enumerate(process.calls):
         if call.origin >= 0:
-            out[index] = add_place_to_origin(out[index], process.places[call.origin])
+            out[index] = replace_place_of_origin(out[index], process.places[call.origin])
     return out
 
 
 @lru_cache(1 << 14)
-def add_place_to_origin(origin: CallOrigin, place: SourcePlace) -> CallOrigin:
+def replace_place_of_origin(origin: CallOrigin, place: SourcePlace) -> CallOrigin:
     """Return a maker with the place that the recorder saw."""
     return replace(origin, place=place, source=shorten_line_path(place.line) or origin.source)
 

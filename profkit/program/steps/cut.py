@@ -18,10 +18,10 @@ from profkit.errors import ProfkitError
 from profkit.program.steps.attribution import (
     NOBODY,
     CallOrigin,
-    add_place_to_origin,
     describe_source,
     list_origins_of_calls,
     merge_call_origins,
+    replace_place_of_origin,
 )
 from profkit.program.steps.kinds import classify_launch
 from profkit.program.steps.lost import (
@@ -154,7 +154,7 @@ def find_steps(process: Process, range_name: str = "") -> Steps:
     del launching  # as large as all that is made of it
     steps = _make_steps_with_origins(process, calls, turns, order, captures)
     complete, notes = _drop_incomplete_steps(steps, turns, calls, lost)
-    complete, disturbed = _drop_disturbed_steps(complete, process.disturbed)
+    complete, disturbed = _drop_steps_slowed_by_recording(complete, process.disturbed)
     notes += disturbed
     notes += note_lost_launches(lost, launches)
     only_captured = _say_captures_without_replays(captures, calls)
@@ -670,7 +670,7 @@ def _drop_incomplete_steps(
     return kept, [said]
 
 
-def _drop_disturbed_steps(
+def _drop_steps_slowed_by_recording(
     steps: list[Step], disturbed: Sequence[tuple[int, int]]
 ) -> tuple[list[Step], list[str]]:
     """Return steps whose host was not slowed by recording operators, and a sentence on the others.
@@ -703,9 +703,11 @@ def _has_overlapping_host_time(step: Step, spans: Sequence[tuple[int, int]]) -> 
     return any(begin < step.end and step.begin < end for begin, end in spans)
 
 
-def _share_of_launches_present(step: Step, lost: Sequence[int]) -> float:
-    """Share of a step's launches whose work is there; `lost`: when the others were, in order."""
-    missing = bisect_left(lost, step.end) - bisect_left(lost, step.begin)
+def _share_of_launches_present(step: Step, starts_of_lost_launches: Sequence[int]) -> float:
+    """Return the share of a step's launches whose work is there; starts are in order."""
+    missing = bisect_left(starts_of_lost_launches, step.end) - bisect_left(
+        starts_of_lost_launches, step.begin
+    )
     there = len({work.call for work in step.works})
     return there / (there + missing)
 
@@ -732,7 +734,7 @@ def _make_step_work(
     activity: Activity, call: int, origin: CallOrigin, places: Sequence[SourcePlace]
 ) -> StepWork:
     if activity.origin >= 0:  # of a graph's kernel: where it was captured, not where it is replayed
-        origin = add_place_to_origin(origin, places[activity.origin])
+        origin = replace_place_of_origin(origin, places[activity.origin])
     name, kind = make_kernel_name_readable(activity.name), "set"
     if activity.kind == "copy":
         if activity.direction == "DtoD":

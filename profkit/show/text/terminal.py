@@ -402,18 +402,18 @@ def trim_cells(groups: Sequence[_ColumnGroup], cells: Sequence[list[list[Text]]]
         others = sum(max(map(len, of)) for of in cells if of is not parts)
         for at, column in enumerate(group.columns):
             if column.prose:
-                parts[at] = take_first_lines(parts[at], max(TALLEST - others, 1), group.widths[at])
+                parts[at] = cut_wrapped_lines(parts[at], max(TALLEST - others, 1), group.widths[at])
 
 
-def take_first_lines(lines: list[Text], most: int, width: int) -> list[Text]:
+def cut_wrapped_lines(wrapped_lines: list[Text], most: int, width: int) -> list[Text]:
     """Return as many lines of a cell as there may be; whole words are left out."""
-    if len(lines) <= most:
-        return lines
-    last = lines[most - 1].copy()
+    if len(wrapped_lines) <= most:
+        return wrapped_lines
+    last = wrapped_lines[most - 1].copy()
     last.rstrip()
     if last.cell_len + 2 > width and " " in last.plain:
         last = last[: last.plain.rindex(" ")]
-    return [*lines[: most - 1], last.append(" …")]
+    return [*wrapped_lines[: most - 1], last.append(" …")]
 
 
 def _measure_widest_line(text: Text) -> int:

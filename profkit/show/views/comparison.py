@@ -169,7 +169,7 @@ def _show_resources(change: RunComparison) -> Iterator[Block]:
 def _show_notes(change: RunComparison) -> Iterator[Block]:
     """Yield what else to know of the comparison."""
     is_one = change.time is not None and change.time.reason == "identical"
-    for note in _join_missing_records(change):
+    for note in _list_distinct_notes(change):
         if is_one and note.startswith("both sides are the same"):  # said above
             continue
         if note == UNLIKE_NAMES:  # said above, too
@@ -177,7 +177,7 @@ def _show_notes(change: RunComparison) -> Iterator[Block]:
         yield TextLine(note, "note")
 
 
-def _join_missing_records(change: RunComparison) -> list[str]:
+def _list_distinct_notes(change: RunComparison) -> list[str]:
     """Return the notes of a comparison; that both sides lack a run record is one of them."""
     lacking = [f"{side} {NO_RECORD}" for side in (change.before, change.after)]
     if not all(note in change.notes for note in lacking):
@@ -926,7 +926,7 @@ def show_predicted_times(
     )
 
 
-def _say_predicted_time(variant: str, condition: str, row: ExpectedLaunch) -> str:
+def _say_predicted_time(variant: str, changed_counters: str, row: ExpectedLaunch) -> str:
     """Return the time of one case if counts change so, beside its time now."""
     name = f"{variant} {row.case}"
     if row.kernel:
@@ -936,7 +936,7 @@ def _say_predicted_time(variant: str, condition: str, row: ExpectedLaunch) -> st
     gain = f"expect {words.format_expectation(row.expect)}"
     if row.at_most is not None and row.expect.gain >= 1:
         gain += f", {words.format_gain_as_bound(row.at_most)}"
-    return f"With {condition}, {name} would take about {then} instead of {now}: {gain}"
+    return f"With {changed_counters}, {name} would take about {then} instead of {now}: {gain}"
 
 
 def _make_table_of_predicted_times(expected: Sequence[ExpectedLaunch]) -> Grid:

@@ -141,8 +141,8 @@ def _describe_relocation_target(
     section = sections[symbol.section]
     if section.flags & MERGED:
         if symbol.kind == SECTION_SYMBOL:  # then the addend says which literal
-            return "literal", _read_literal(section, symbol.value + addend), 0
-        return "literal", _read_literal(section, symbol.value), addend
+            return "literal", _read_literal_without_paths(section, symbol.value + addend), 0
+        return "literal", _read_literal_without_paths(section, symbol.value), addend
     # Not where in the GPU's code: that moves with the length of the paths in it.
     if symbol.section not in number_by_symbol_index:
         return "other", section.name
@@ -155,7 +155,7 @@ def _is_hashed_data(section: ElfSection) -> bool:
     return bool(of_program and not left_out)
 
 
-def _read_literal(section: ElfSection, start: int) -> bytes:
+def _read_literal_without_paths(section: ElfSection, start: int) -> bytes:
     """Return a number, or a string up to its end, without the folders in it."""
     width = max(1, section.entry)
     if not section.flags & STRINGS:

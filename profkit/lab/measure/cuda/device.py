@@ -135,7 +135,7 @@ def query_first_gpu() -> Gpu:
 
 
 @functools.cache
-def open_first_gpu() -> Gpu:
+def make_first_gpu_current() -> Gpu:
     """Open that GPU: its primary context becomes this thread's."""
     _init_driver_once()
     device, context = c_int(), c_void_p()

@@ -237,14 +237,17 @@ def _restore_build(plan: Build, library: Path, kept: Mapping[str, Any]) -> Build
     )
 
 
-def _compile_plans(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str, Build]:
+def _compile_plans(
+    plans: Sequence[Build], folder: Path, jobs_per_language: int | None
+) -> dict[str, Build]:
     """Compile what each language has to compile, all languages side by side."""
     groups: dict[int, list[Build]] = {}
     for plan in plans:
         groups.setdefault(id(plan.variant.language), []).append(plan)
     with make_thread_pool(len(groups)) as pool:
         done = pool.map(
-            lambda group: _compile_builds_of_language(group, folder, jobs), groups.values()
+            lambda group: _compile_builds_of_language(group, folder, jobs_per_language),
+            groups.values(),
         )
         return {built.key: built for built in chain.from_iterable(done)}
 
