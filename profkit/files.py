@@ -126,12 +126,12 @@ def measure_memory_taken() -> ByteCount:
     return _read_own_memory_status("VmData")
 
 
-def measure_processor_time(pid: int) -> Seconds:
-    """Return the seconds of processors that a process has taken; 0 where the system does not say."""
+def measure_processor_time(pid: int) -> Seconds | None:
+    """Return the seconds of processors that a process has taken; None where the system does not say."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     except OSError:
-        return 0.0
+        return None
     user, system = words[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 

@@ -67,18 +67,18 @@ class _Bits:
         self._zero = {True: _ZERO if self.is_blackwell else 63, False: _ZERO}
         self.seen = _HAS_UNIFORM
 
-    def has(self, bit: int) -> bool:
+    def has_bit(self, bit: int) -> bool:
         """Return whether a bit of the upper half is set; it is known then."""
         self.seen |= bit
         return bool(self.high & bit)
 
-    def read(self, first: int, count: int) -> int:
+    def read_bits(self, first: int, count: int) -> int:
         """Return so many bits of the upper half; they are known then."""
         mask = (1 << count) - 1
         self.seen |= mask << first
         return self.high >> first & mask
 
-    def name(self, number: int, *, uniform: bool | None = None) -> str:
+    def name_register(self, number: int, *, uniform: bool | None = None) -> str:
         """Return a register's name; of a uniform instruction all are uniform."""
         if uniform is None:
             uniform = self.is_uniform
@@ -93,11 +93,11 @@ class _Bits:
 
     @property
     def first(self) -> str:
-        return self.name(self.low >> 24 & 0xFF)
+        return self.name_register(self.low >> 24 & 0xFF)
 
     @property
     def third(self) -> str:
-        return self.name(self.read(0, 8))
+        return self.name_register(self.read_bits(0, 8))
 
     def read_wide_field(self, kind: str) -> tuple[str, bool]:
         """Return the operand in bits 32-63, and whether it counts negative."""
@@ -110,7 +110,7 @@ class _Bits:
             text, known = f"c[{bank:#x}][{4 * offset:#x}]", 0x87FFFF00
         else:
             uniform = self.is_uniform or kind == _UNIFORM
-            text, known = self.name(field & 0xFF, uniform=uniform), 0x800000FF
+            text, known = self.name_register(field & 0xFF, uniform=uniform), 0x800000FF
         if field & ~known:
             raise _UnknownBitsError
         return text, is_negative
@@ -124,7 +124,7 @@ class _Bits:
             raise _UnknownBitsError
         kind, is_third = _FORMS[self.form]
         wide, is_negative = self.read_wide_field(kind)
-        other, is_other_negative = self.third, bool(third_sign) and self.has(third_sign)
+        other, is_other_negative = self.third, bool(third_sign) and self.has_bit(third_sign)
         if is_third:
             return [self.first, other, wide], [False, is_other_negative, is_negative]
         return [self.first, wide, other], [False, is_negative, is_other_negative]
@@ -144,7 +144,8 @@ class _UnknownBitsError(Exception):
 _Parts = tuple[Sequence[str], Sequence[str]]  # modifiers, and operands without the result
 
 
-def _sign(operands: Sequence[str], negative: Sequence[bool], sign: str = "-") -> list[str]:
+def _add_signs(operands: Sequence[str], negative: Sequence[bool], sign: str = "-") -> list[str]:
+    """Return the operands, each that counts negative with the sign before it."""
     signed = []
     for operand, is_negative in zip(operands, negative, strict=True):
         signed.append(sign + operand if is_negative else operand)
@@ -156,11 +157,11 @@ def _read_sum(bits: _Bits) -> _Parts:
     if bits.code & 0x7F != _SUM:
         raise _UnknownBitsError
     operands, negative = bits.list_operands(_NEGATE_THIRD)
-    negative[0] = bits.has(_NEGATE_FIRST)
+    negative[0] = bits.has_bit(_NEGATE_FIRST)
     bits.seen |= _PREDICATES
-    if bits.has(_CARRY):
-        return ["X"], _sign(operands, negative, "~")
-    return [], _sign(operands, negative)
+    if bits.has_bit(_CARRY):
+        return ["X"], _add_signs(operands, negative, "~")
+    return [], _add_signs(operands, negative)
 
 
 def _read_product(bits: _Bits) -> _Parts:
@@ -170,26 +171,26 @@ def _read_product(bits: _Bits) -> _Parts:
     modifiers = []
     if bits.code & 0x7F in _KINDS_OF_PRODUCTS:
         modifiers.append(_KINDS_OF_PRODUCTS[bits.code & 0x7F])
-    if not bits.has(_SIGNED):
+    if not bits.has_bit(_SIGNED):
         modifiers.append("U32")
-    if bits.has(_CARRY):
+    if bits.has_bit(_CARRY):
         modifiers.append("X")
-        return modifiers, _sign(operands, negative, "~")
-    return modifiers, _sign(operands, negative)
+        return modifiers, _add_signs(operands, negative, "~")
+    return modifiers, _add_signs(operands, negative)
 
 
 def _read_logic(bits: _Bits) -> _Parts:
     """Read LOP3: three operands, and the table of what each three bits make."""
     operands = bits.list_plain_operands()
     bits.seen |= _PREDICATES & ~_HIGH
-    return ["LUT"], [*operands, f"{bits.read(8, 8):#x}"]
+    return ["LUT"], [*operands, f"{bits.read_bits(8, 8):#x}"]
 
 
 def _read_shift(bits: _Bits) -> _Parts:
     """Read SHF."""
     operands = bits.list_plain_operands()
-    modifiers = ["R" if bits.has(_RIGHT) else "L", _TYPES[bits.read(9, 2)]]
-    if bits.has(_HIGH):
+    modifiers = ["R" if bits.has_bit(_RIGHT) else "L", _TYPES[bits.read_bits(9, 2)]]
+    if bits.has_bit(_HIGH):
         modifiers.append("HI")
     return modifiers, operands
 
@@ -197,27 +198,27 @@ def _read_shift(bits: _Bits) -> _Parts:
 def _read_scaled_sum(bits: _Bits) -> _Parts:
     """Read LEA."""
     operands, negative = bits.list_operands()
-    negative[0] = bits.has(_NEGATE_FIRST)
+    negative[0] = bits.has_bit(_NEGATE_FIRST)
     bits.seen |= _PREDICATES & ~_HIGH
-    flags = {"HI": bits.has(_HIGH), "X": bits.has(_CARRY), "SX32": bits.has(_SX32)}
+    flags = {"HI": bits.has_bit(_HIGH), "X": bits.has_bit(_CARRY), "SX32": bits.has_bit(_SX32)}
     modifiers = [name for name, is_on in flags.items() if is_on]
-    signed = _sign(operands, negative)
+    signed = _add_signs(operands, negative)
     if modifiers[:1] != ["HI"] or "SX32" in modifiers:
         del signed[2]
-    return modifiers, [*signed, f"{bits.read(11, 5):#x}"]
+    return modifiers, [*signed, f"{bits.read_bits(11, 5):#x}"]
 
 
 def _read_short_sum(bits: _Bits) -> _Parts:
     """Read VIADD, and IADD."""
     second, is_negative = bits.read_wide_field(_FORMS[bits.form][0])
     bits.seen |= _PREDICATES
-    return [], _sign([bits.first, second], [bits.has(_NEGATE_FIRST), is_negative])
+    return [], _add_signs([bits.first, second], [bits.has_bit(_NEGATE_FIRST), is_negative])
 
 
 def _read_move(bits: _Bits) -> _Parts:
     """Read MOV, and IABS."""
     source, is_negative = bits.read_wide_field(_FORMS[bits.form][0])
-    bits.read(8, 4)  # which bytes are written: all
+    bits.read_bits(8, 4)  # which bytes are written: all
     if is_negative:
         raise _UnknownBitsError
     return [], [source]
@@ -267,7 +268,7 @@ def _read_copy(bits: _Bits) -> _Parts:
 
 def _list_size(bits: _Bits) -> list[str]:
     """Return the modifier for how many bytes a lane reads or writes; none for four."""
-    size = bits.read(9, 3)
+    size = bits.read_bits(9, 3)
     if size >= len(_SIZES):
         raise _UnknownBitsError
     return [name for name in [_SIZES[size]] if name]
@@ -278,12 +279,12 @@ def _read_first_lane(bits: _Bits) -> _Parts:
     bits.seen |= 7 << 17  # no predicate is written
     if bits.low >> 32:
         raise _UnknownBitsError
-    return [], [bits.name(bits.low >> 24 & 0xFF, uniform=False)]
+    return [], [bits.name_register(bits.low >> 24 & 0xFF, uniform=False)]
 
 
 def _read_special(bits: _Bits) -> _Parts:
     """Read S2R: a special register."""
-    name = _SPECIAL.get(bits.read(8, 8))
+    name = _SPECIAL.get(bits.read_bits(8, 8))
     if name is None:
         raise _UnknownBitsError
     return [], [name]
@@ -291,17 +292,17 @@ def _read_special(bits: _Bits) -> _Parts:
 
 def _read_access(bits: _Bits) -> _Parts:
     """Read LDS and STS."""
-    place = _read_address(bits, _SCALES[bits.read(14, 2)])
+    place = _read_address(bits, _SCALES[bits.read_bits(14, 2)])
     return _list_size(bits), place
 
 
 def _read_matrices(bits: _Bits) -> _Parts:
     """Read LDSM and STSM: one, two or four matrices of eight rows."""
     place = _read_address(bits)
-    count = bits.read(8, 2)
+    count = bits.read_bits(8, 2)
     if count >= len(_MATRICES):
         raise _UnknownBitsError
-    shape = "MT88" if bits.has(_TRANSPOSED) else "M88"
+    shape = "MT88" if bits.has_bit(_TRANSPOSED) else "M88"
     return ["16", shape, *_MATRICES[count]], place
 
 
@@ -311,11 +312,11 @@ def _read_address(bits: _Bits, scale: str = "") -> list[str]:
     data: list[str] = []
     uniform = stored
     if bits.code in _STORING:
-        data = [bits.name(stored)]
-        uniform = bits.read(0, 8)
+        data = [bits.name_register(stored)]
+        uniform = bits.read_bits(0, 8)
     terms = [bits.first + scale]
-    if bits.has(_HAS_UNIFORM):
-        terms.append(bits.name(uniform, uniform=True))
+    if bits.has_bit(_HAS_UNIFORM):
+        terms.append(bits.name_register(uniform, uniform=True))
     elif uniform not in (0, _ZERO):
         raise _UnknownBitsError
     offset = bits.low >> 40
@@ -377,7 +378,7 @@ def decode_statement(instruction: bytes, opcode: str, capability: int) -> SassSt
     if bits.code not in _STORING and opcode != "LDGSTS":
         uniform = bits.is_uniform or opcode in _TO_UNIFORM
         count = max((_WIDTHS.get(modifier, 1) for modifier in modifiers), default=1)
-        first = bits.name(bits.result, uniform=uniform)
+        first = bits.name_register(bits.result, uniform=uniform)
         if not first.endswith("Z"):
             prefix = first.rstrip("0123456789")
             writes = tuple(f"{prefix}{bits.result + n}" for n in range(count))

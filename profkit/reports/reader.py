@@ -628,8 +628,10 @@ def _read_in_process_if_safe(path: str) -> ReportLaunches | ContainerVerdict:
         and (frames.risky or is_memory_limited() or not _may_read_in_process(frames))
     ):
         function_path = f"{__name__}:read_small_report"
-        [part] = run_in_child_processes(function_path, [path], 1, recover_metrics_after_crash)
-        return part  # type: ignore[no-any-return]
+        parts: list[ReportLaunches] = run_in_child_processes(
+            function_path, [path], 1, recover_metrics_after_crash
+        )
+        return parts[0]
     return read_small_report(path)
 
 

@@ -149,6 +149,21 @@ def test_a_fork_that_stands_still_is_ended_and_one_at_work_is_not(
         os._exit(7)
 
 
+def test_the_clock_counts_where_the_system_does_not_say_what_a_process_takes(monkeypatch) -> None:
+    """Not known is no standing still: a question at work was to be ended after a minute of looks."""
+    from profkit.cli.verbs import query
+    from profkit.files import measure_processor_time
+
+    assert measure_processor_time(2**22 + 1) is None  # above the largest number of a process
+    monkeypatch.setattr(query, "SECONDS_MOST", 0.05)
+    monkeypatch.setattr(query, "_STILL_MOST", 3)
+    looks = 0
+    for _ in query._watch_process_at_work(2**22 + 1):
+        time.sleep(0.005)
+        looks += 1
+    assert looks > 4
+
+
 @pytest.mark.parametrize(("form", "shown"), [("--markdown", 10_000), ("--json", 100_000)])
 def test_an_answer_that_nobody_reads_is_cut_and_says_so(
     run, kept: Path, monkeypatch, form: str, shown: int

@@ -102,11 +102,17 @@ def _start_fork_and_wait() -> int | None:
 
 
 def _watch_process_at_work(pid: int) -> Iterator[float]:
-    """Yield what a process has taken of processors, until that is too much or stands still."""
+    """Yield what a process has taken of processors, until that is too much or stands still.
+
+    Where the system does not say what it has taken, the clock counts in its place.
+    """
+    began = time.monotonic()
     before = -1.0
     still = 0
     while before <= SECONDS_MOST and still < _STILL_MOST:
         taken = measure_processor_time(pid)
+        if taken is None:
+            taken = time.monotonic() - began
         still = still + 1 if taken == before else 0
         before = taken
         yield taken
