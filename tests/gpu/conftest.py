@@ -5,8 +5,10 @@ import inspect
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,8 @@ try:
 except ProfkitError as error:
     print(error.message)
 """
+
+IN_ONE_WORKER = {"test_bad_kernels.py"}  # which measures all of them, once
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -70,36 +74,85 @@ class SharedMachine:
             check()
 
 
-@pytest.fixture(autouse=True)
-def machine(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SharedMachine]:
+MACHINE = pytest.StashKey[SharedMachine]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Have a test that is marked `alone` wait for those of other workers, and them for it.
 
-    Other programs on the host and on the GPU change what comes first, and what a launch costs.
+    Other programs on the host and on the GPU change what comes first, and what a launch costs. The wait
+    comes before all fixtures: what a file's fixture builds and measures disturbs others, too.
     """
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    shared = SharedMachine(folder)
-    if request.node.get_closest_marker("alone") is None:
+    if not _is_of_this_folder(item):
+        return (yield)
+    shared = SharedMachine(_make_folder_of_locks())
+    if item.get_closest_marker("alone") is None:
         shared.share()
     else:
         shared.take_alone()
-    yield shared
-    shared.leave()
+    item.stash[MACHINE] = shared
+    try:
+        return (yield)
+    finally:
+        shared.leave()
+
+
+def _is_of_this_folder(item: pytest.Item) -> bool:
+    return Path(__file__).parent in item.path.parents
+
+
+def _make_folder_of_locks() -> Path:
+    """Return the folder in which all workers of all runs of this user meet."""
+    folder = Path(tempfile.gettempdir(), f"profkit-machine-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def machine(request: pytest.FixtureRequest) -> SharedMachine:
+    """The machine that this test has, for one that may want it for itself later."""
+    return request.node.stash[MACHINE]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what runs one after another in one worker; end with what may want the machine alone."""
+    """Begin with what takes longest; end with what may want the machine alone.
+
+    Who wants it alone waits for the longest test that runs, and all others wait for him.
+    """
     items.sort(key=_choose_turn)
 
 
 def _choose_turn(item: pytest.Item) -> int:
-    if Path(__file__).parent not in item.path.parents or not isinstance(item, pytest.Function):
+    if not _is_of_this_folder(item) or not isinstance(item, pytest.Function):
         return 0
     if item.get_closest_marker("alone") is not None:
         return 3
-    if item.get_closest_marker("xdist_group") is not None:
+    if item.get_closest_marker("long") is not None:
         return 0
     return 2 if "machine" in inspect.signature(item.function).parameters else 1
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run in one worker the files whose tests share a fixture that takes a minute.
+
+    Marks cannot say so: pytest-xdist 3.8 writes a group into a name that pytest 9.2 no longer reads.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return find_unit(nodeid)
+
+    return ByFile(config, log)
+
+
+def find_unit(node_id: str) -> str:
+    """Return what of a test's name tests have in common that run in one worker."""
+    path = node_id.partition("::")[0]
+    if Path(path).name in IN_ONE_WORKER:
+        return path
+    return node_id

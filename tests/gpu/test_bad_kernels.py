@@ -11,8 +11,7 @@ from profkit.lab.measure.targets import LabFolders, TargetRun, make_profile_plan
 from profkit.lab.measure.variants import build, variants
 from tests.gpu.conftest import SharedMachine
 
-# One worker measures all of them, once.
-pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("bad_kernels")]
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
 TESTS = Path(__file__).parents[1]
 BAD = {v.id: v for v in variants.read_all_variants(TESTS, "bad_kernels")}
 # What the faults of a check say when the check of this name has caught a kernel.

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.gpu
 pytest.importorskip("triton")
 
 
+@pytest.mark.long
 def test_attention_in_triton_is_right_and_profiled(tmp_path: Path) -> None:
     (check,) = json.loads(profkit("check", "--variant", "tritonflash", "--json"))["checks"]
     assert check["status"] == "right"
@@ -70,6 +71,7 @@ def captured(tmp_path: Path, text: str, *options: str) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("values", [(), ("--values",)], ids=["statistics", "values"])
 def test_a_compiled_layer_norm_is_the_same_here(tmp_path: Path, values: tuple[str, ...]) -> None:
     (row,) = captured(tmp_path, COMPILED, "--all", *values)

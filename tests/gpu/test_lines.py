@@ -108,6 +108,7 @@ def test_hard_lines_are_found(tmp_path: Path) -> None:
     assert not wrong
 
 
+@pytest.mark.long
 def test_lines_of_six_models_are_right_by_their_sizes(tmp_path: Path) -> None:
     """Six models, four ways to run them: what the marker table of decision 363 sums up."""
     rows = measure_models(tmp_path, MODELS, show=3)
@@ -121,6 +122,7 @@ def test_lines_of_six_models_are_right_by_their_sizes(tmp_path: Path) -> None:
         assert whole["right_module"] >= LEAST_RIGHT[mode] * whole["module"], mode
 
 
+@pytest.mark.long
 def test_operators_are_those_of_torch_s_profiler(
     machine: SharedMachine, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -137,6 +139,7 @@ def _check_operators(folder: Path) -> None:
             assert row.right >= 0.99 * row.named, row
 
 
+@pytest.mark.long
 def test_work_that_is_the_same_is_found_between_two_loops(tmp_path: Path) -> None:
     """Operators are recorded three times there, of steps the second time."""
     of = record(tmp_path / "t", sys.executable, "-c", LOOPS)

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.gpu.test_profile import profkit
 
-pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("own_kernel")]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kernels.test_verdicts import VERDICTS
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 AGAIN = (
     "dram-copy",

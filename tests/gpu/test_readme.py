@@ -38,8 +38,9 @@ __global__ void mine(const float* x, float* y, const int* rows, unsigned n, Scal
   if (i < n) y[i] = scale.factor * x[rows[i]] + scale.weights[i % 1024];
 }
 """
-# The problems whose variants --all chooses here: with all of kernels/ it takes half an hour.
+# The problems that are there for --all to choose from: with all of kernels/ it takes half an hour.
 CHOSEN = {"attention", "common", "layernorm"}
+FEW = {"v1", "tritonflash"}  # what --all profiles: a variant of each language, and all references
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +51,20 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lay_kernel_of_one_s_own(folder)
     (folder / "shared").mkdir()
     (folder / "kernels").unlink()
-    shutil.copytree(ROOT / "kernels", folder / "kernels", ignore=_leave_out_other_problems)
-    # Of the ladder, what other commands name and what stands before it.
-    ladder = variants.read_all_variants(folder / "kernels", "attention")
-    kept = set(NAMED)
-    for variant in reversed(ladder):  # who comes after another stands behind it
-        if variant.id in kept:
+    _lay_part_of_kernels(folder / "kernels", NAMED)
+    _lay_part_of_kernels(folder / "few", FEW)
+    return folder
+
+
+def _lay_part_of_kernels(folder: Path, names: set[str]) -> None:
+    """Copy the chosen problems; of attention's ladder, variants by name and what stands before them."""
+    shutil.copytree(ROOT / "kernels", folder, ignore=_leave_out_other_problems)
+    kept = set(names)
+    for variant in reversed(variants.read_all_variants(folder, "attention")):
+        if variant.id in kept:  # who comes after another stands behind it
             kept |= {variant.header.after} if variant.header.after else set()
         else:
             variant.path.unlink()
-    return folder
 
 
 def _leave_out_other_problems(folder: str, names: list[str]) -> set[str]:
@@ -83,21 +88,39 @@ def test_there_are_some() -> None:
     assert {command.split()[1] for command in COMMANDS} == NEEDS_GPU
 
 
-def _name_group(command: str) -> Any:
-    """Keep in one worker, in their order, the commands that read what an earlier one wrote."""
-    if "captured" in command:
-        return pytest.param(command, marks=pytest.mark.xdist_group("captured"))
-    return command
+def _list_units(commands: list[str]) -> list[Any]:
+    """Make a test of each command, and one of those that read what an earlier one wrote."""
+    of_captured = [command for command in commands if "captured" in command.split()]
+    alone = [command for command in commands if command not in of_captured]
+    units = [(command,) for command in alone] + [tuple(of_captured)]
+    return [
+        pytest.param(unit, id=", ".join(unit), marks=pytest.mark.long if _is_long(unit) else ())
+        for unit in units
+    ]
 
 
-@pytest.mark.parametrize("command", [_name_group(command) for command in COMMANDS])
-def test_it_runs(command: str, place: Path) -> None:
+def _is_long(unit: tuple[str, ...]) -> bool:
+    """Return whether commands take a minute: they search, measure all, or ablate what they captured."""
+    return len(unit) > 1 or any(word in unit[0].split() for word in ("tune", "--all"))
+
+
+@pytest.mark.parametrize("commands", _list_units(COMMANDS))
+def test_they_run(commands: tuple[str, ...], place: Path) -> None:
+    for command in commands:
+        done = readme.run(_shorten(command, place), place)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout
+
+
+def _shorten(command: str, place: Path) -> str:
+    """Return a command of a page as it runs here: in its folder, and in a minute or two."""
     command = command.replace("journal:///shared", f"journal://{place}/shared")
-    if command.split()[1] == "tune":
-        command += " --trials 4"  # a search of the default length compiles for minutes
-    done = readme.run(command, place)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout
+    verb = command.split()[1]
+    if verb == "tune":
+        return f"{command} --trials 4"  # a search of the default length compiles for minutes
+    if verb == "profile" and "--all" in command:
+        return f"{command} --kernels few"
+    return command
 
 
 def test_doctor_finds_nothing_missing(place: Path) -> None:

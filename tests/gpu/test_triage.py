@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -56,7 +57,8 @@ MISSED = {
 }
 # Their host is slower than the GPU: fewer launches bring about as much as what was planted (16.3 and
 # 15.2 ms a step of sync_expert_loop's recording, 2.31 and 2.21 of sync_empty_cache's), so the machine
-# says which comes first.
+# says which comes first. Where the host is slower still, the GPU has finished before the host waits: to
+# wait costs next to nothing then, and is said of the graph that it prevents (decision 1010).
 HOST_BOUND = {
     "sync_empty_cache",
     "sync_accumulation_item",
@@ -90,10 +92,22 @@ def _check_what_is_first(name: str, folder: Path) -> None:
     assert of["program"]["how"] == "cupti"
     if name in HOST_BOUND:
         assert of["first"]["category"] in {PLANTED[name], "host-launch"}, (of["first"], _said(of))
-        assert PLANTED[name] in {finding["category"] for finding in of["findings"]}, _said(of)
+        said = {finding["category"] for finding in of["findings"]}
+        assert PLANTED[name] in said or _is_wait_named_before_graph(name, of), of["findings"]
         return
     answers = {PLANTED[name], MISSED.get(name, PLANTED[name])}
     assert of["first"]["category"] in answers, (of["first"], _said(of))
+
+
+def _is_wait_named_before_graph(name: str, of: dict[str, Any]) -> bool:
+    """Return whether the planted wait is named, by its line, as what keeps launches out of a graph."""
+    if PLANTED[name] != "host-sync":
+        return False
+    named = re.compile(
+        rf"(while the host waits for the GPU|cannot contain a host wait).*\b{name}\.py:\d+"
+    )
+    launches = [f["say"] for f in of["findings"] if f["category"] == "host-launch"]
+    return any(named.search(said) for said in launches)
 
 
 def _said(of: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -132,7 +146,7 @@ def test_watching_costs_what_was_measured(tmp_path: Path) -> None:
 
     injection = str(timeline.build_injection_library(tmp_path / "lib"))
     times: dict[bool, list[float]] = {True: [], False: []}
-    for turn in range(8):
+    for turn in range(6):
         folder = tmp_path / str(turn)
         folder.mkdir()
         watched = turn % 2 == 1
