@@ -52,6 +52,7 @@ MAY_USE = {
         "files",
         "interpreter",
         "records",
+        "model",
         "evidence",
         "collect",
         "lab.measure",

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from profkit.cli.app import app
 from profkit.collect.tools import find_tool
 from profkit.errors import ProfkitError
-from profkit.lab.ablation.binary import write_problem_of_binary
+from profkit.lab.ablation.binary import list_parameter_types, write_problem_of_binary
 from profkit.lab.ablation.foreign import CASE, read_launch_file, write_problem_of_source_file
 from profkit.lab.measure.cuda.library import load_launcher_library
 from profkit.lab.measure.data import load_or_compute_case_data
@@ -372,6 +372,17 @@ PTX = """.version 8.0
 	ret;
 }
 """
+
+
+def test_a_pointer_of_a_kernel_may_say_where_it_points_to() -> None:
+    """Triton and newer versions of nvcc write `.ptr` behind the type."""
+    said = PTX.replace(".param .u64 _Z5scalePKfPfji_param_0", ".param .u64 .ptr .global .align 1 a")
+    said = said.replace(".param .u64 _Z5scalePKfPfji_param_1", ".param .u64 .ptr b")
+    kinds = list_parameter_types(said, "_Z5scalePKfPfji")
+    assert kinds == list_parameter_types(PTX, "_Z5scalePKfPfji")
+    assert kinds == ["unsigned long long", "unsigned long long", "unsigned", ""]
+
+
 CUOBJDUMP = """#!/bin/sh
 case $1 in
 --extract-ptx) cp "$3.text" program.1.sm_90.ptx;;

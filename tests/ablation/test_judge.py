@@ -69,6 +69,18 @@ def test_stores_of_more_than_dram_can_carry_are_the_l2s() -> None:
     assert (said.limiter, said.cause) == ("l2", "l2-bandwidth")
 
 
+def test_blocks_that_begin_as_fast_as_the_gpu_begins_any_are_too_short() -> None:
+    """524,288 blocks in 317 us, as recorded: 1.65 of the 1.66 a nanosecond that 132 SMs are given."""
+    said = judged(seconds=317e-6, shape=shaped(blocks=524_288))
+    assert (said.bound, said.cause) == ("latency", "short-blocks")
+    assert said.because == "blocks begin at 100 % of the rate at which this GPU begins any"
+    assert judged(seconds=330e-6, shape=shaped(blocks=524_288)).cause == "", "a twentieth slower"
+    other = judged(seconds=317e-6, shape=shaped(blocks=524_288), sms=108)
+    assert other.cause == "", "nobody knows how fast that GPU begins blocks"
+    loads = judged(seconds=317e-6, shape=shaped(blocks=524_288), measured=LOADS)
+    assert loads.cause == "dram-bandwidth", "what was measured comes first"
+
+
 def test_a_cause_that_a_fix_can_take_away_comes_before_any_bound() -> None:
     verdict = judged(measured={**LOADS, **BARRIERS, **CONFLICTS})
     assert (verdict.bound, verdict.cause, verdict.gain) == ("memory", "shared-bank-conflicts", 1.5)

@@ -40,6 +40,12 @@ def test_a_statement_is_its_opcode_and_operands(line: str, opcode: str, operands
     assert len(first.operands) == operands
 
 
+def test_registers_of_inline_assembly_are_declared_without_a_blank() -> None:
+    """The bfloat16 and half functions of CUDA's headers write `{.reg.b32 h,r;`."""
+    types = parse_ptx_module(entry("{ .reg.b16 h,fl; mov.b16 h, fl; }")).kernels["k"].types
+    assert (types["h"], types["fl"]) == ("b16", "b16")
+
+
 def test_places_are_those_of_the_text() -> None:
     text = entry("// ld.global.u32 %r1, [%rd1];\nld.global.u32 %r2, [%rd2+4];")
     statement = parse_ptx_module(text).kernels["k"].statements[0]

@@ -27,7 +27,11 @@ from profkit.lab.ablation import assemble, foreign
 from profkit.lab.ablation.foreign import LaunchFile
 
 _SECONDS = 120.0  # that cuobjdump may take
-_PARAMETERS = re.compile(r"\.param\s+(\.align\s+\d+\s+)?\.(\w+)\s+[\w$%]+(\[\d+\])?")
+_PARAMETERS = re.compile(
+    r"\.param\s+(\.align\s+\d+\s+)?\.(\w+)\s+"
+    r"(?:\.ptr\s+(?:\.\w+\s+)*?(?:\.align\s+\d+\s+)?)?"  # where it points to, and how far apart
+    r"[\w$%]+(\[\d+\])?"
+)
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*\(([^)]*)\)")
 # The type of a parameter in PTX -> the one in C++ that a number is given as.
 _TYPES = {

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from profkit.model.resources import BEGUN
 from profkit.records.ablation import (
     WORTH,
     AblationRecord,
@@ -49,6 +50,7 @@ _ITS_TURN = 0.25  # of the time: a unit that works less than that has no turn
 _MOST = 1.1  # of a unit: counts are of PTX, and may say a little more than there is
 _PRODUCTS = 0.25  # of the instructions are arithmetic in half precision: products are the work
 _FROM_SHARED = 0.03  # of the instructions load the operands of products
+_AT_MOST_RATE = 0.97  # of the blocks a second that a GPU begins: launches at it differ by 2 %
 _IN_PROPORTION = 1.6  # half of the warps take nearly twice as long
 
 _LIMITERS = {
@@ -182,6 +184,7 @@ def judge_ablated_call(case: AblatedCall) -> AblationVerdict:
         _judge_stores,
         _judge_waits,
         _judge_dependent_instructions,
+        _judge_short_blocks,
     ):
         for verdict in step(case):
             return verdict
@@ -405,6 +408,18 @@ def _judge_dependent_instructions(case: AblatedCall) -> Verdicts:
     row = case.get_worthwhile_ablation("fast-math", WORTH)
     if row:
         yield AblationVerdict("compute", "", row.rules[0], _say_time_without(row), row.gain)
+
+
+def _judge_short_blocks(case: AblatedCall) -> Verdicts:
+    """Judge a launch that begins its blocks as fast as the GPU begins any: each does too little."""
+    most = BEGUN.get(case.sms)
+    if most is None:
+        return
+    share = case.shape.blocks / case.seconds / most
+    if share >= _AT_MOST_RATE:
+        percent = 100 * min(share, 1)
+        because = f"blocks begin at {percent:.0f} % of the rate at which this GPU begins any"
+        yield AblationVerdict("latency", "", "short-blocks", because)
 
 
 def _make_unknown_verdict(case: AblatedCall) -> AblationVerdict:

@@ -31,7 +31,7 @@ _PART = re.compile(
     re.VERBOSE,
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"\n]*)"', re.MULTILINE)
-_REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([^;]*);")
+_REGISTERS = re.compile(r"\.reg\s*\.(\w+)\s+([^;]*);")
 _NAMES = re.compile(r"([%$\w]+)(?:<(\d+)>)?")
 _WORD = re.compile(r"[\w$%]+")
 # What an array holds at first, and what a function is also called: both may name functions.
@@ -358,12 +358,17 @@ def count_bytes_per_thread(statement: PtxStatement) -> int:
     """Return how many bytes each thread of a load, store or atomic moves."""
     size, times = 4, 1
     for word in statement.words:
-        match = _BITS.fullmatch(word)
-        if match:
-            size = int(match[1] or match[2] or 32) // 8
+        if _BITS.fullmatch(word):
+            size = count_bytes_of_type(word)
         if word in ("v2", "v4", "v8"):
             times = int(word[1:])
     return size * times
+
+
+def count_bytes_of_type(word: str) -> int:
+    """Return the bytes of a value of a type: `b64`, `f16x2`."""
+    match = _BITS.fullmatch(word)
+    return int((match and (match[1] or match[2])) or 32) // 8
 
 
 @dataclass
