@@ -73,7 +73,9 @@ class ReadBudget:
 
     def raise_limit(self, size_bytes: int, *, is_packed: bool = False) -> None:
         """Allow what so many bytes more may take."""
-        self.left += self.TIMES * (self.PACKED * size_bytes if is_packed else size_bytes)
+        if is_packed:
+            size_bytes *= self.PACKED
+        self.left += self.TIMES * size_bytes
 
     def spend_rows(self, rows: int, columns: int, unpacked: int) -> None:
         """Take what a table takes that says it has so many rows, before any of it is unpacked."""
@@ -92,9 +94,13 @@ class ReadBudget:
         self.spend_bytes(self._estimate_parsed_size(content))
 
     def _estimate_parsed_size(self, content: str | bytes) -> int:
-        if isinstance(content, str):
-            return sum(size * content.count(mark.decode()) for mark, size in self.MARKS)
-        return sum(size * content.count(mark) for mark, size in self.MARKS)
+        size_bytes = 0
+        for mark, bytes_of_mark in self.MARKS:
+            if isinstance(content, str):
+                size_bytes += bytes_of_mark * content.count(mark.decode())
+            else:
+                size_bytes += bytes_of_mark * content.count(mark)
+        return size_bytes
 
     def spend_bytes(self, size_bytes: int) -> None:
         """Take so many bytes; a BudgetSpent where there are no more."""

@@ -57,19 +57,22 @@ def find_gpu_exactly(cc: object) -> Gpu | None:
 
 def find_nearest_of_generation(capability: Capability | None) -> Gpu | None:
     """Return the row of the nearest compute capability of the same generation that is no newer."""
-    return find_newest_up_to(
-        {
-            known: row
-            for known, row in read_gpu_table().items()
-            if capability and known[0] == capability[0]
-        },
-        capability,
-    )
+    if capability is None:
+        return None
+    generation = {}
+    for known, row in read_gpu_table().items():
+        if known[0] == capability[0]:
+            generation[known] = row
+    return find_newest_up_to(generation, capability)
 
 
 def find_newest_up_to(rows: dict[Capability, T], cc: Capability | None) -> T | None:
     """Return the row of the newest compute capability that is not above this one; None without."""
-    return rows.get(max((known for known in rows if cc and known <= cc), default=(0, 0)))
+    newest = None
+    for known in sorted(rows):
+        if cc and known <= cc:
+            newest = rows[known]
+    return newest
 
 
 def get_gpu_column_by_capability(column: str) -> dict[Capability, Any]:

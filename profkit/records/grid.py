@@ -55,10 +55,16 @@ class GridCell:
         self, names: frozenset[str], *, is_of_the_others: bool = False
     ) -> tuple[str, float]:
         """Return the fastest of these names, or of the others, and its median; else ("", inf)."""
-        every = {**self.looked, **{n: median(x) for n, x in self.warm.items() if x}}
-        chosen = {n: x for n, x in every.items() if (n in names) != is_of_the_others}
-        name = min(chosen, key=lambda n: chosen[n], default="")
-        return name, chosen.get(name, inf)
+        medians = dict(self.looked)
+        for name, samples in self.warm.items():
+            if samples:
+                medians[name] = median(samples)
+        fastest, least = "", inf
+        for name, time in medians.items():
+            is_asked_for = (name in names) != is_of_the_others
+            if is_asked_for and time < least:
+                fastest, least = name, time
+        return fastest, least
 
 
 @dataclass(frozen=True)
@@ -85,15 +91,16 @@ def read_time_grid(path: Path) -> TimeGrid:
     if head.get("schema") != SCHEMA:
         hint = f'its first line must contain "schema": "{SCHEMA}"'
         raise ProfkitError(f"{path} is not a {SCHEMA} file", hint)
-    name, against = get_object_or_empty(head, "gpu").get("name"), head.get("against")
-    if isinstance(against, list):
-        names = [x for x in against if isinstance(x, str)]
-    else:
-        names = []
-    cells = tuple(
-        parse_grid_cell(path, number, document) for number, document in enumerate(rest, 2)
-    )
-    return TimeGrid(name if isinstance(name, str) else None, frozenset(names), cells)
+    gpu = get_object_or_empty(head, "gpu").get("name")
+    if not isinstance(gpu, str):
+        gpu = None
+    against = head.get("against")
+    if not isinstance(against, list):
+        against = []
+    cells = []
+    for line_number, document in enumerate(rest, 2):
+        cells.append(parse_grid_cell(path, line_number, document))
+    return TimeGrid(gpu, frozenset(filter(_is_text, against)), tuple(cells))
 
 
 def iterate_json_objects_of_lines(path: Path, lines: list[str]) -> Iterator[JsonObject]:
@@ -116,27 +123,40 @@ def get_object_or_empty(document: JsonObject, key: str) -> JsonObject:
 
 def parse_grid_cell(path: Path, line_number: int, document: JsonObject) -> GridCell:
     """Return the cell of a line; a ProfkitError that names the line where it is none."""
-    at, warm = get_object_or_empty(document, "at"), document.get("warm")
-    if not isinstance(warm, dict) or len(at) < _AXES:
+    axes, warm = get_object_or_empty(document, "at"), document.get("warm")
+    if not isinstance(warm, dict) or len(axes) < _AXES:
         hint = 'it needs "at" with two axes or more, and "warm" with samples by name'
         raise ProfkitError(f"{path}, line {line_number}: not a cell of a grid", hint)
+    at: dict[str, float | str] = {}
+    for axis, value in axes.items():
+        at[axis] = value if isinstance(value, int | float) else str(value)
     samples = {}
     for name, times in warm.items():
         if isinstance(times, list):
             samples[name] = tuple(filter(_is_finite_positive_number, times))
-    operations, moved = (document.get(x) for x in ("operations", "bytes"))
+    looked = {}
+    for name, time in get_object_or_empty(document, "looked").items():
+        if _is_finite_positive_number(time):
+            looked[name] = time
     return GridCell(
-        at={n: x if isinstance(x, int | float) else str(x) for n, x in at.items()},
+        at=at,
         warm=samples,
-        ran={n: str(x) for n, x in get_object_or_empty(document, "ran").items()},
-        looked={
-            n: x
-            for n, x in get_object_or_empty(document, "looked").items()
-            if _is_finite_positive_number(x)
-        },
-        operations=float(operations) if _is_finite_positive_number(operations) else nan,
-        moved=float(moved) if _is_finite_positive_number(moved) else nan,
+        ran={name: str(it) for name, it in get_object_or_empty(document, "ran").items()},
+        looked=looked,
+        operations=_get_number_or_nan(document, "operations"),
+        moved=_get_number_or_nan(document, "bytes"),
     )
+
+
+def _get_number_or_nan(document: JsonObject, key: str) -> float:
+    value = document.get(key)
+    if _is_finite_positive_number(value):
+        return float(value)
+    return nan
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str)
 
 
 def _is_finite_positive_number(value: Any) -> TypeGuard[float]:

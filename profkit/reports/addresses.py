@@ -49,6 +49,14 @@ class DecodedFunction:
         # Position -> positions that control may come from.
         self.before = _find_predecessors(instructions, self.index)
 
+    def select_opcodes(self, positions: Iterable[int], opcodes: Set[str]) -> set[int]:
+        """Return those positions whose instruction has one of these opcodes."""
+        selected = set()
+        for n in positions:
+            if self.instructions[n].opcode in opcodes:
+                selected.add(n)
+        return selected
+
 
 def _find_predecessors(
     instructions: Sequence[Instruction], index: dict[int, int]
@@ -93,6 +101,7 @@ _OF_NO_RESULT = frozenset(
         "tex_throttle",
     }
 )
+_SCOREBOARDS = 6  # that a warp has
 _GROUP = "LDGDEPBAR"
 _NOT_WRITTEN = "???"  # the library's text of an instruction that it could not write
 # The warp was sampled behind the instruction that holds it, the next that it will issue.
@@ -124,16 +133,14 @@ def find_awaited_producers(
         sources = _find_nearest_opcodes_before(program, at, _BEHIND[stall_state])
     elif stall_state == "wait":
         # A load or a special function has no fixed latency: its result is waited for by another name.
-        code = program.instructions
-        sources = {n for n in program.before[at] if code[n].opcode not in _VARIABLE}
+        before = set(program.before[at])
+        sources = before - program.select_opcodes(before, _VARIABLE)
     elif stall_state in _OF_NO_RESULT:
         sources = set()
     else:
         sources = _replace_closers_by_async_copies(program, _find_awaited_instructions(program, at))
     if stall_state in _UNITS:
-        sources = {
-            n for n in sources if program.instructions[n].opcode in _UNITS[stall_state]
-        } or sources
+        sources = program.select_opcodes(sources, _UNITS[stall_state]) or sources
     return [program.instructions[n] for n in sorted(sources)]
 
 
@@ -212,16 +219,15 @@ def _find_nearest_opcodes_before(
 
     def find_nearest_named(start: int, names: Set[str]) -> set[int]:
         walk = _iterate_positions_backwards(program, start, lambda n: code[n].opcode in names)
-        return {n for n in walk if code[n].opcode in names}
+        return program.select_opcodes(walk, names)
 
     if code[position].opcode == _WARPGROUP:
         return find_nearest_named(position, TENSOR) or {position}
     holders = find_nearest_named(position, opcodes)
-    groups = {n for n in holders if code[n].opcode == _WARPGROUP}
-    if groups:
-        products = set().union(*(find_nearest_named(n, TENSOR) for n in groups))
-    else:
-        products = set()
+    groups = program.select_opcodes(holders, {_WARPGROUP})
+    products: set[int] = set()
+    for n in groups:
+        products |= find_nearest_named(n, TENSOR)
     if products:
         return holders - groups | products
     return holders
@@ -234,8 +240,9 @@ def _find_setters_of_awaited_scoreboards(program: DecodedFunction, position: int
     if instruction.scoreboard:
         mask, open_ = 1 << instruction.scoreboard[0], instruction.scoreboard[1]
     holders: set[int] = set()
-    for scoreboard in (n for n in range(6) if mask >> n & 1):
-        holders |= _find_setters_of_scoreboard(program, position, scoreboard, open_)
+    for scoreboard in range(_SCOREBOARDS):
+        if mask >> scoreboard & 1:
+            holders |= _find_setters_of_scoreboard(program, position, scoreboard, open_)
     return holders
 
 
@@ -263,17 +270,17 @@ def _find_stores_before_exit(program: DecodedFunction, position: int) -> set[int
     walk = _iterate_positions_backwards(
         program, position, lambda n: code[n].opcode in ("MEMBAR", "ERRBAR")
     )
-    return {n for n in walk if code[n].opcode in STORES}
+    return program.select_opcodes(walk, STORES)
 
 
 def _replace_closers_by_async_copies(program: DecodedFunction, sources: set[int]) -> set[int]:
     """Return the copies of a group (cp.async) in the place of the instruction that closes it."""
     code = program.instructions
-    closing = {n for n in sources if code[n].opcode == _GROUP}
+    closing = program.select_opcodes(sources, {_GROUP})
     copies: set[int] = set()
     for n in closing:
         walk = _iterate_positions_backwards(program, n, lambda m: code[m].opcode == _GROUP)
-        copies |= {m for m in walk if code[m].opcode in GROUPED}
+        copies |= program.select_opcodes(walk, GROUPED)
     if copies:
         return sources - closing | copies
     return sources
@@ -443,13 +450,13 @@ class LaunchedCode:
         name = find_enclosing_function(library, library_place[1])[0]
         first, last = find_enclosing_function(own, line)[1]
         names = {name, *name.split("_")} - {""}
-        spans = {span for at, span in self._statements(file).items() if first < at <= last}
-        calls = []
-        for start, end in sorted(spans):
-            if names & set(_CALL.findall(" ".join(own[start - 1 : end]))):
-                calls.append(start)
+        calls = set()
+        for at, (start, end) in self._statements(file).items():
+            is_in_function = first < at <= last
+            if is_in_function and names & set(_CALL.findall(" ".join(own[start - 1 : end]))):
+                calls.add(start)
         if calls:
-            return (file, min(calls, key=lambda at: abs(at - line)))
+            return (file, min(sorted(calls), key=lambda at: abs(at - line)))
         return None
 
     def _find_nearby_place(self, pc: int) -> Place | None:
@@ -604,11 +611,11 @@ class LaunchedCode:
 
     def _is_function_at(self, function: Function, start: int) -> bool:
         """Return whether a function is here, by the text: before 2023.2 a report has no address."""
-        code = (
-            decode_function(function.code[: _FIRST * BYTES], start, self.capability, self._word)
-            or []
-        )
-        return bool(code) and all(self._word(x.pc) == x.opcode for x in code)
+        beginning = function.code[: _FIRST * BYTES]
+        decoded = decode_function(beginning, start, self.capability, self._word)
+        if not decoded:
+            return False
+        return all(self._word(instruction.pc) == instruction.opcode for instruction in decoded)
 
     @cached_property
     def capability(self) -> int:
@@ -700,12 +707,11 @@ def _sum_instances_by_address(action: Any, name: str) -> dict[int, float] | None
     if metric is None or not metric.has_correlation_ids():
         return None
     read = metric.as_double
-    values = [(i, value) for i in range(metric.num_instances()) if (value := read(i))]
-    if not values:
-        return {}
     address = metric.correlation_ids().as_uint64
     total: dict[int, float] = {}
-    for i, value in values:
-        pc = address(i)
-        total[pc] = total.get(pc, 0.0) + value
+    for i in range(metric.num_instances()):
+        value = read(i)
+        if value:
+            pc = address(i)
+            total[pc] = total.get(pc, 0.0) + value
     return total

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import gcd
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from profkit.reports.addresses import (
     DecodedFunction,
@@ -109,7 +109,9 @@ class SharedMemoryAccess:
     @property
     def byte_range(self) -> tuple[int, int]:
         """Return its lowest address, and the one behind its highest byte."""
-        return min(map(min, self.warps)), max(map(max, self.warps)) + self.size
+        lowest = min(min(lanes) for lanes in self.warps)
+        highest = max(max(lanes) for lanes in self.warps)
+        return lowest, highest + self.size
 
 
 def count_wavefronts_of_request(
@@ -363,21 +365,24 @@ def _make_layout(
 
     `excess`: wavefronts beyond the ideal of all accesses of the launch.
     """
-    kind, row, by, moved = change
     first = array[0]
+    line: int | None
     file, line = kernel.place(first.pc)
+    if file is None:
+        line = None
+    excess_of_array = sum(access.excess_wavefronts for access in array)
     return Layout(
-        kind=kind,
-        row=row,
-        bytes=by,
+        kind=change.kind,
+        row=change.row,
+        bytes=change.bytes,
         size=first.size,
         file=file,
-        line=line if file else None,
+        line=line,
         before=first.predicted_wavefronts,
-        after=first.compute_average_wavefronts(moved),
-        warps=len(moved),
+        after=first.compute_average_wavefronts(change.moved),
+        warps=len(change.moved),
         accesses=len(array),
-        share=sum(access.excess_wavefronts for access in array) / excess,
+        share=excess_of_array / excess,
         called_at=kernel.find_call_with_most_of_line({first.pc: 1.0}),
     )
 
@@ -416,7 +421,15 @@ def _list_accesses_of_same_array(
 
 
 Warps = Sequence[Sequence[int]]
-LayoutChange = tuple[Literal["padding", "swizzle"], int, int, Warps]
+
+
+class LayoutChange(NamedTuple):
+    """A change of where the elements of an array are, as Layout says it."""
+
+    kind: Literal["padding", "swizzle"]
+    row: int  # bytes
+    bytes: int
+    moved: Warps  # where the first access of the array goes with it
 
 
 def _find_least_change(array: Sequence[SharedMemoryAccess], alignment: int) -> LayoutChange | None:
@@ -427,10 +440,10 @@ def _find_least_change(array: Sequence[SharedMemoryAccess], alignment: int) -> L
     for padding in range(alignment, LINE + 1, alignment):
         moved = [_compute_padded_addresses(access, row, padding) for access in array]
         if _is_layout_free_of_conflicts(array, moved):
-            return "padding", row, padding, moved[0]
+            return LayoutChange("padding", row, padding, moved[0])
     moved = _compute_swizzled_addresses(array, row, alignment)
     if moved and _is_layout_free_of_conflicts(array, moved):
-        return "swizzle", row, alignment, moved[0]
+        return LayoutChange("swizzle", row, alignment, moved[0])
     return None
 
 

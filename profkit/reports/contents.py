@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from sys import byteorder
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from profkit.reports.wire import (
     BYTES,
@@ -367,37 +367,35 @@ def _compile_plain_metric_pattern(tag: int) -> re.Pattern[bytes]:
     return re.compile(rb"%b(?=.\x08(%b))(?:%b)" % (begin, _ID, b"|".join(forms)), re.DOTALL)
 
 
+# Bytes of an instance's key and value: most are an address and a small number, or a time and a double.
+# Others are looked at one by one.
+_FREQUENT_INSTANCE_SIZES = (
+    *((8, 2), (10, 9), (3, 2), (4, 2), (2, 2), (6, 2), (7, 9)),
+    *((8, 4), (8, 3), (8, 5), (8, 9), (6, 3), (2, 9)),
+)
+
+
+class _InstancePatterns(NamedTuple):
+    """Patterns of the parts of a metric with instances, in their order."""
+
+    begin: re.Pattern[bytes]
+    run: re.Pattern[bytes]  # of instances whose sizes are frequent
+    value: re.Pattern[bytes]  # of one instance
+    ending: re.Pattern[bytes]
+
+
 @cache
-def _compile_instance_patterns() -> tuple[re.Pattern[bytes], ...]:
-    """Return patterns of a metric with instances: its begin, a run of them, a value in one, its end."""
+def _compile_instance_patterns() -> _InstancePatterns:
     instances = []
-    # Bytes of an instance's key and value: most are an address and a small number, or a time and a
-    # double. Others are looked at one by one.
-    for key, value in (
-        (8, 2),
-        (10, 9),
-        (3, 2),
-        (4, 2),
-        (2, 2),
-        (6, 2),
-        (7, 9),
-        (8, 4),
-        (8, 3),
-        (8, 5),
-        (8, 9),
-        (6, 3),
-        (2, 9),
-    ):
-        size = re.escape(bytes([4 + key + value]))
-        instances.append(
-            size + rb"\n" + _make_value_pattern(key) + rb"\x12" + _make_value_pattern(value)
-        )
-    run = rb"(?:\x1a(?:" + b"|".join(instances) + rb"))*+"
-    return (
-        re.compile(rb"\x08%b(?:\x12%b)?+" % (_ID, _VALUES), re.DOTALL),
-        re.compile(run, re.DOTALL),
-        re.compile(rb"\x12" + _VALUES, re.DOTALL),
-        re.compile(rb"(?:%b)?\Z" % _CATEGORY),
+    for key_size, value_size in _FREQUENT_INSTANCE_SIZES:
+        size = re.escape(bytes([4 + key_size + value_size]))
+        key, value = _make_value_pattern(key_size), _make_value_pattern(value_size)
+        instances.append(rb"%b\n%b\x12%b" % (size, key, value))
+    return _InstancePatterns(
+        begin=re.compile(rb"\x08%b(?:\x12%b)?+" % (_ID, _VALUES), re.DOTALL),
+        run=re.compile(rb"(?:\x1a(?:%b))*+" % b"|".join(instances), re.DOTALL),
+        value=re.compile(rb"\x12" + _VALUES, re.DOTALL),
+        ending=re.compile(rb"(?:%b)?\Z" % _CATEGORY),
     )
 
 
@@ -406,21 +404,21 @@ _INSTANCE = 3 << 3 | BYTES  # the tag of an instance in a metric
 
 def _verify_metric(data: bytes, start: int, stop: int, oddities: Oddities) -> None:
     """Raise Malformed unless a metric is whole, its instances too."""
-    begin, run, _, ending = _compile_instance_patterns()
-    if match := begin.match(data, start, stop):
+    patterns = _compile_instance_patterns()
+    if match := patterns.begin.match(data, start, stop):
         at = match.end()
         while at < stop and data[at] == _INSTANCE:
-            at = run.match(data, at, stop).end()  # type: ignore[union-attr]
+            at = patterns.run.match(data, at, stop).end()  # type: ignore[union-attr]
             if at < stop and data[at] == _INSTANCE:
                 at = _verify_instance(data, at, stop, oddities)
-        if ending.match(data, at, stop):
+        if patterns.ending.match(data, at, stop):
             return
     verify_message(data, start, stop, load_message_shape("Metric"), oddities)
 
 
 def _verify_instance(data: bytes, offset: int, stop: int, oddities: Oddities) -> int:
     """Check one instance of a metric, of a short text mostly; return where it ends."""
-    value = _compile_instance_patterns()[2]
+    value = _compile_instance_patterns().value
     head = data[offset : offset + 6]  # tag, size, tag of the key, size, tag of a text, size
     if len(head) == 6 and head[2] == head[4] == 1 << 3 | BYTES and head[5] + 2 == head[3]:
         text = data[offset + 6 : offset + 6 + head[5]]
@@ -476,13 +474,18 @@ def has_id_without_name(launch_ids: Iterable[tuple[bytes, ...]], name_count: int
     return bool(ids) and read_varint(largest[::-1], 0)[0] >= name_count
 
 
+_SAMPLES_OF_SMS = 2  # the field of timed warp samples that repeats, once per SM
+
+
 def _are_warp_samples_in_order(data: bytes, start: int, end: int) -> bool:
     """Return whether timed warp samples are as they should be: the library trusts them, and crashes.
 
     Per SM there are records of 16 bytes, (time, samples so far), and the samples, 16 bytes each.
     """
     for number, _, group, stop in iterate_fields(data, start, end):
-        for _, _, per_sm, behind in iterate_fields(data, group, stop) if number == 2 else ():
+        if number != _SAMPLES_OF_SMS:
+            continue
+        for _, _, per_sm, behind in iterate_fields(data, group, stop):
             spans = {n: (a, b) for n, _, a, b in iterate_fields(data, per_sm, behind)}
             (times, times_end), (samples, samples_end) = spans[2], spans[3]
             if (times_end - times) % 16 or (samples_end - samples) % 16:

@@ -67,15 +67,20 @@ def read_scalar_metrics(action: Any) -> dict[str, float | str]:
 
 def read_launch_identity(action: Any, record: Record | None, duration_s: float) -> Identified:
     """Return IDENTIFIED of an IAction, the run record next to its report, its duration in s or NaN."""
-    ranges = _read_nvtx_ranges(action)
     kernel = action.name(action.NameBase_DEMANGLED) or action.name()
+    if kernel:
+        kernel = escape_non_utf8(kernel)
+    ranges = _read_nvtx_ranges(action)
+    variant_and_case = _parse_marked_range(ranges)
+    if variant_and_case is None and record is not None:
+        variant_and_case = record.variant, record.case
     return identify_launch(
-        kernel and escape_non_utf8(kernel),
-        _WORKLOADS.get(action.workload_type(), "unknown"),
-        {name: _read_metric_value_or_none(action, name) for name in IDENTITY},
-        _parse_marked_range(ranges) or ((record.variant, record.case) if record else (None, None)),
-        ranges,
-        duration_s,
+        kernel,
+        workload=_WORKLOADS.get(action.workload_type(), "unknown"),
+        values={name: _read_metric_value_or_none(action, name) for name in IDENTITY},
+        variant_and_case=variant_and_case or (None, None),
+        ranges=ranges,
+        duration_s=duration_s,
     )
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from profkit.reports.metrics.warps import SAMPLES, STATES, list_states_of_families
 
 BYTES = 16  # of an instruction, from Volta on
+_NO_SCOREBOARD = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,18 @@ class Instruction:
 
 def decode_control_fields(upper_half: int) -> Control:
     """Return the control fields in the upper 64 bits of an instruction (Volta to Blackwell)."""
-    write, read = upper_half >> 46 & 7, upper_half >> 49 & 7
-    return Control(
-        stall=upper_half >> 41 & 0xF,
-        write=None if write == 7 else write,
-        read=None if read == 7 else read,
-        wait=upper_half >> 52 & 0x3F,
-    )
+    stall_cycles = upper_half >> 41 & 0xF
+    write = _read_scoreboard(upper_half >> 46)
+    read = _read_scoreboard(upper_half >> 49)
+    awaited_mask = upper_half >> 52 & 0x3F
+    return Control(stall_cycles, write, read, awaited_mask)
+
+
+def _read_scoreboard(bits: int) -> int | None:
+    scoreboard = bits & 7
+    if scoreboard == _NO_SCOREBOARD:
+        return None
+    return scoreboard
 
 
 def split_into_set_of_opcodes(text: str) -> frozenset[str]:
@@ -163,18 +169,24 @@ def decode_function(
     gives none: then nothing that follows from them would be sure.
     """
     instructions = []
-    for at, (low, high) in enumerate(struct.iter_unpack("<QQ", code[: len(code) // BYTES * BYTES])):
-        pc = first_address + BYTES * at
+    whole = code[: len(code) // BYTES * BYTES]
+    for position, (low, high) in enumerate(struct.iter_unpack("<QQ", whole)):
+        pc = first_address + BYTES * position
         opcode = decode_opcode(low, capability) or name_unknown_opcode(pc)
         if not opcode:
             return None
+        target = scoreboard = None
+        if low & 0xFFF in _JUMPS:
+            target = _read_target(low, high, pc, capability)
+        if opcode == "DEPBAR":
+            scoreboard = (low >> 44 & 7, low >> 38 & 0x3F)
         instructions.append(
             Instruction(
                 pc=pc,
                 opcode=opcode,
                 guard=read_guard(low),
-                target=_read_target(low, high, pc, capability) if low & 0xFFF in _JUMPS else None,
-                scoreboard=(low >> 44 & 7, low >> 38 & 0x3F) if opcode == "DEPBAR" else None,
+                target=target,
+                scoreboard=scoreboard,
                 control=decode_control_fields(high),
                 writes=_list_written_registers(low, high, opcode),
                 reads=_list_read_registers(low, high, opcode),
@@ -237,12 +249,14 @@ def decode_opcode(lower_half: int, capability: int) -> str | None:
 
 def read_guard(lower_half: int) -> str | None:
     """Return the predicate that an instruction runs under; None without."""
-    predicate = lower_half >> 12 & 7
-    if predicate == _ALWAYS:
-        if lower_half >> 15 & 1:
-            return "!PT"
+    number = lower_half >> 12 & 7
+    predicate = "PT" if number == _ALWAYS else f"P{number}"
+    is_negated = lower_half >> 15 & 1
+    if is_negated:
+        return f"!{predicate}"
+    if number == _ALWAYS:
         return None
-    return f"{'!' if lower_half >> 15 & 1 else ''}P{predicate}"
+    return predicate
 
 
 def _read_target(lower_half: int, upper_half: int, pc: int, capability: int) -> int:
@@ -282,9 +296,12 @@ def _list_alternatives(*names: str) -> tuple[Terms, ...]:
 
 def _list_excess_terms(new: str, old: str) -> tuple[Terms, ...]:
     """Return something beyond the ideal: as derived by ncu, or the difference, under both names."""
-    derived = [{f"derived__{name}_excessive": 1.0} for name in (new, old)]
-    differences: list[Terms] = [{name: 1.0, f"{name}_ideal": -1.0} for name in (new, old)]
-    return derived[0], differences[0], derived[1], differences[1]
+    terms: list[Terms] = []
+    for name in (new, old):
+        derived = {f"derived__{name}_excessive": 1.0}
+        difference = {name: 1.0, f"{name}_ideal": -1.0}
+        terms += [derived, difference]
+    return tuple(terms)
 
 
 _SECTORS = ("memory_l2_theoretical_sectors_global", "memory_l2_sectors_global")

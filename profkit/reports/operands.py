@@ -271,7 +271,7 @@ def _list_size(bits: _Bits) -> list[str]:
     size = bits.read_bits(9, 3)
     if size >= len(_SIZES):
         raise _UnknownBitsError
-    return [name for name in [_SIZES[size]] if name]
+    return list(filter(None, [_SIZES[size]]))
 
 
 def _read_first_lane(bits: _Bits) -> _Parts:

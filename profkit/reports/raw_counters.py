@@ -379,7 +379,8 @@ def _find_repeated_columns(head: Sequence[str]) -> list[tuple[int, int]]:
 
 def _is_of_table(row: Sequence[str], head: Sequence[str]) -> bool:
     """Return whether a row of another length begins as a row of the table: with a launch's number."""
-    return bool(row) and len(head) > 1 and row[0].isascii() and row[0].isdigit()
+    is_table = len(head) > 1
+    return is_table and bool(row) and row[0].isascii() and row[0].isdigit()
 
 
 def _is_truncated(line: str, *, is_quoted: bool) -> bool:

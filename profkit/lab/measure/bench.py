@@ -102,10 +102,11 @@ class Times:
         the price of a launch, and no fault of the launcher. So its host time has to be well above
         that of as many empty launches, too.
         """
+        empty_launches = self.bare * max(1, len(self.launches))
+        is_slower_than_kernel = self.eager > _HOST_RATIO * median(self.warm)
+        is_mostly_host = self.host > _HOST_SHARE * self.eager
         return (
-            self.eager > _HOST_RATIO * median(self.warm)
-            and self.host > _HOST_SHARE * self.eager
-            and self.host > _HOST_LAUNCHES * self.bare * max(1, len(self.launches))
+            is_slower_than_kernel and is_mostly_host and self.host > _HOST_LAUNCHES * empty_launches
         )
 
 

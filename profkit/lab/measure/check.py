@@ -17,6 +17,7 @@ from profkit.collect.process import make_thread_pool
 from profkit.lab.measure.cuda import device, library
 from profkit.lab.measure.data import POISON, Arena, CaseData, upload_arena
 from profkit.lab.measure.variants.problem import Problem
+from profkit.records.record import find_largest_known
 from profkit.records.store import Document
 
 if TYPE_CHECKING:
@@ -60,22 +61,27 @@ def _combine_accuracies_of_pieces(pieces: Sequence[_Piece], shape: tuple[int, ..
     """Return the accuracy of a whole output from that of its pieces."""
     import numpy as np
 
-    finite, wrong, error, max_abs, max_rel, worst = zip(*pieces, strict=True)
-    count = sum(finite)
+    finite_count = sum(piece.finite for piece in pieces)
+    bias = 0.0
+    if finite_count:
+        bias = sum(piece.error for piece in pieces) / finite_count
+    _, minus_index = max(piece.worst for piece in pieces)
     return Accuracy(
-        wrong=sum(wrong),
-        nans=prod(shape) - count,
-        max_abs=max(max_abs),
-        max_rel=max(max_rel),
-        bias=sum(error) / count if count else 0.0,
-        worst=tuple(map(int, np.unravel_index(-max(worst)[1], shape))),
+        wrong=sum(piece.wrong for piece in pieces),
+        nans=prod(shape) - finite_count,
+        max_abs=max(piece.max_abs for piece in pieces),
+        max_rel=max(piece.max_rel for piece in pieces),
+        bias=bias,
+        worst=tuple(map(int, np.unravel_index(-minus_index, shape))),
     )
 
 
 class _Piece(NamedTuple):
-    finite: int
+    """A part of an output against the same part of its reference; see Accuracy."""
+
+    finite: int  # how many elements are
     wrong: int
-    error: float
+    error: float  # signed, the sum over the finite elements
     max_abs: float
     max_rel: float
     # the largest finite error over what is tolerated there, and minus its index: the first of equals
@@ -86,21 +92,23 @@ def _compare_piece(out: Array, ref: Array, first_index: int, atol: float, rtol: 
     import numpy as np
 
     expected = ref.astype(np.float64)
+    magnitude = np.abs(expected)
     error = out.astype(np.float64) - expected
-    size = np.abs(expected)
     finite = np.isfinite(error)
-    off = np.where(finite, np.abs(error), np.inf)
+    absolute = np.where(finite, np.abs(error), np.inf)
     with np.errstate(invalid="ignore"):  # 0 / 0: exactly right at no tolerance
-        over = np.nan_to_num(off / (atol + rtol * size), nan=0.0, posinf=np.inf)
-    large = finite & (size >= max(atol, np.finfo(np.float64).tiny))
-    known = np.where(finite, over, -1)
+        of_tolerance = np.nan_to_num(absolute / (atol + rtol * magnitude), nan=0.0, posinf=np.inf)
+    is_relative_known = finite & (magnitude >= max(atol, np.finfo(np.float64).tiny))
+    relative = absolute[is_relative_known] / magnitude[is_relative_known]
+    finite_of_tolerance = np.where(finite, of_tolerance, -1)
+    worst = int(finite_of_tolerance.argmax())
     return _Piece(
-        int(finite.sum()),
-        int((over > 1).sum()),
-        float(error[finite].sum()),
-        float(off[finite].max(initial=0.0)),
-        float((off[large] / size[large]).max(initial=0.0)),
-        (float(known.max()), -first_index - int(known.argmax())),
+        finite=int(finite.sum()),
+        wrong=int((of_tolerance > 1).sum()),
+        error=float(error[finite].sum()),
+        max_abs=float(absolute[finite].max(initial=0.0)),
+        max_rel=float(relative.max(initial=0.0)),
+        worst=(float(finite_of_tolerance[worst]), -first_index - worst),
     )
 
 
@@ -151,7 +159,7 @@ class Check:
     @property
     def max_abs(self) -> float | None:
         """Return the largest absolute error of all cases; None if none was judged."""
-        return max((c.max_abs for c in self.cases if c.max_abs is not None), default=None)
+        return find_largest_known(checked.max_abs for checked in self.cases)
 
 
 class CheckDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.check/1"):
@@ -162,8 +170,13 @@ class CheckDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
 
 def combine_case_checks(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
     """Return the verdict on a variant: the worst of its cases."""
-    atol, rtol = problem.module.ATOL, problem.module.RTOL
-    return Check(variant, _choose_worst_status(c.status for c in cases), atol, rtol, tuple(cases))
+    return Check(
+        variant=variant,
+        status=_choose_worst_status(case.status for case in cases),
+        atol=problem.module.ATOL,
+        rtol=problem.module.RTOL,
+        cases=tuple(cases),
+    )
 
 
 def merge_checks(before: Check, after: Check) -> Check:

@@ -66,14 +66,17 @@ class CaseData:
 
     def load_inputs(self) -> list[Array]:
         """Return the inputs, mapped from disk, read-only."""
-        return [_map_array_file(self.folder / f"in{i}", *s) for i, s in enumerate(self.shapes)]
+        arrays = []
+        for i, array in enumerate(self.shapes):
+            arrays.append(_map_array_file(self.folder / f"in{i}", array.shape, array.dtype))
+        return arrays
 
     def load_reference(self) -> list[Array]:
         """Return the fp64 reference, kept as fp32."""
-        return [
-            _map_array_file(self.folder / f"ref{i}", s.shape, "float32")
-            for i, s in enumerate(self.outputs)
-        ]
+        arrays = []
+        for i, array in enumerate(self.outputs):
+            arrays.append(_map_array_file(self.folder / f"ref{i}", array.shape, "float32"))
+        return arrays
 
     def list_output_sizes(self) -> list[ByteCount]:
         """Return the size of each output in bytes."""

@@ -105,12 +105,11 @@ def find_target_by_options(
 
 def _load_problems(kernels: Path) -> list[Problem]:
     """Return the problems of a folder, without those that lack a file."""
-    folders = sorted(list_folder(kernels))
-    return [
-        problem.load_problem(folder)
-        for folder in folders
-        if problem.is_complete_problem_folder(folder)
-    ]
+    problems = []
+    for folder in sorted(list_folder(kernels)):
+        if problem.is_complete_problem_folder(folder):
+            problems.append(problem.load_problem(folder))
+    return problems
 
 
 def _select_problem(problems: Sequence[Problem], names: Collection[str]) -> Problem:
@@ -121,8 +120,8 @@ def _select_problem(problems: Sequence[Problem], names: Collection[str]) -> Prob
             f"these variants are of {len(names)} problems: {listed}",
             "name variants of one problem with --variant, or a --case that only one has",
         )
-    (chosen,) = (p for p in problems if p.name in names)
-    return chosen
+    (name,) = names
+    return {known.name: known for known in problems}[name]
 
 
 def _list_references(problems: Sequence[Problem]) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, product
 from math import nan
 
@@ -212,15 +212,20 @@ def _make_dense_peak(words: list[str]) -> MetricFormula:
     narrow = f"{_OPS}{words[0]}_dst_fp16.sum"
 
     def compute_peak(r: Raw) -> float:
-        there = [n for n in split if n in r] or [n for n in plain if n in r]
+        peaks = _select_collected(r, split) or _select_collected(r, plain)
         if r.get(narrow, 0.0) == 0:  # GeForce doubles its rate for fp16 sums, which did not run
-            there = [n for n in there if "dst_fp16" not in n] or there
-        if there:
-            return max(r[n] for n in there) * r[_SM_CLOCK]
+            wide = [name for name in peaks if "dst_fp16" not in name]
+            peaks = wide or peaks
+        if peaks:
+            return max(r[name] for name in peaks) * r[_SM_CLOCK]
         return nan
 
     text = f"max dense {_OPS}*{words[0]}*.sum.peak_sustained * SM clock"
     return MetricFormula((_SM_CLOCK,), compute_peak, text, (*split, *plain, narrow))
+
+
+def _select_collected(raw: Raw, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name in raw]
 
 
 def _list_counters(words: list[str]) -> list[str]:

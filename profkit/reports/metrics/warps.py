@@ -155,15 +155,14 @@ def _make_share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0
 def _make_stall_metric(state: str, sampled: str, ratio: str) -> Metric:
     """Return the metric of a warp state, by ncu's ratio or else by its samples."""
     by_samples = f"{sampled} over all samples, of which {FEWEST} are needed"
+    of_ratio = _make_share(ratio, _RATIOS, f"{ratio} over the sum of all states")
+    of_samples = _make_share(sampled, _SAMPLED, by_samples, FEWEST)
     return Metric(
-        f"stall_{state}",
-        "share",
-        f"Share of a resident warp's time in this state: {MEANING[state]}",
-        "WarpStateStats",
-        (
-            _make_share(ratio, _RATIOS, f"{ratio} over the sum of all states"),
-            _make_share(sampled, _SAMPLED, by_samples, FEWEST),
-        ),
+        name=f"stall_{state}",
+        unit="share",
+        meaning=f"Share of a resident warp's time in this state: {MEANING[state]}",
+        section="WarpStateStats",
+        sources=(of_ratio, of_samples),
     )
 
 

@@ -94,26 +94,32 @@ def find_package_version(name: str) -> str | None:
 @functools.cache
 def list_languages() -> tuple[Language, ...]:
     """Return every language: what a file of this folder calls LANGUAGE."""
-    names = sorted(m.name for m in pkgutil.iter_modules(folder.__path__) if not m.ispkg)
-    modules = (importlib.import_module(f"{folder.__name__}.{name}") for name in names)
-    return tuple(m.LANGUAGE for m in modules if hasattr(m, "LANGUAGE"))
+    languages = []
+    for found in sorted(pkgutil.iter_modules(folder.__path__), key=lambda module: module.name):
+        module = importlib.import_module(f"{folder.__name__}.{found.name}")
+        if hasattr(module, "LANGUAGE"):
+            languages.append(module.LANGUAGE)
+    return tuple(languages)
 
 
 def detect_language_of_kernel(path: Path, text: str) -> Language | None:
     """Return the language that a file is written in; None if it is no kernel of any."""
-    fitting = (known for known in list_languages() if known.suffix == path.suffix)
-    return next((known for known in fitting if not known.owns or known.owns(path, text)), None)
+    for language in _list_languages_of_suffix(path.suffix):
+        if language.owns is None or language.owns(path, text):
+            return language
+    return None
+
+
+def _list_languages_of_suffix(suffix: str) -> list[Language]:
+    return [language for language in list_languages() if language.suffix == suffix]
 
 
 def is_kernel_file(path: Path) -> bool:
     """Return whether a file is a kernel of any language, or would be if it could be read."""
-    fitting = []
-    for known in list_languages():
-        if known.suffix == path.suffix:
-            fitting.append(known)
-    if any(known.owns is None for known in fitting):
+    languages = _list_languages_of_suffix(path.suffix)
+    if any(language.owns is None for language in languages):
         return True  # what is no readable file is an error of its reader
-    if not fitting or not is_file(path):
+    if not languages or not is_file(path):
         return False
     with contextlib.suppress(ProfkitError):
         text = read_source(path)

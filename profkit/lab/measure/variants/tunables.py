@@ -78,6 +78,10 @@ def parse_checked_expression(text: str, where: str) -> Expression:
     return Expression(text.strip(), names, compares, tree)
 
 
+def _apply_operator(sign: ast.AST, left: int, right: int) -> int:
+    return _OPERATORS[type(sign)](left, right)
+
+
 def _evaluate_node(node: ast.expr, numbers: Mapping[str, int]) -> int:
     match node:
         case ast.Constant(value=int(number)):
@@ -87,15 +91,17 @@ def _evaluate_node(node: ast.expr, numbers: Mapping[str, int]) -> int:
         case ast.UnaryOp(operand=inner):
             return -_evaluate_node(inner, numbers)
         case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATORS[type(op)](
-                _evaluate_node(left, numbers), _evaluate_node(right, numbers)
+            return _apply_operator(
+                op, _evaluate_node(left, numbers), _evaluate_node(right, numbers)
             )
-        case ast.Compare(left=first, ops=ops, comparators=rest):
-            sides = []
-            for side in (first, *rest):
-                sides.append(_evaluate_node(side, numbers))
-            pairs = zip(ops, sides, sides[1:], strict=False)
-            return int(all(_OPERATORS[type(op)](a, b) for op, a, b in pairs))
+        case ast.Compare(left=first, ops=operators, comparators=rest):
+            before = _evaluate_node(first, numbers)
+            for comparison, node_after in zip(operators, rest, strict=True):
+                after = _evaluate_node(node_after, numbers)
+                if not _apply_operator(comparison, before, after):
+                    return 0
+                before = after
+            return 1
     raise AssertionError(ast.dump(node))  # parse_checked_expression let nothing else through
 
 
@@ -166,9 +172,8 @@ class Space:
     @property
     def default(self) -> Config:
         """Return the configuration of the first value of each macro."""
-        return self.make_declared_config(
-            {macro: values[0] for macro, values in self.values.items()}
-        )
+        first_values = {macro: values[0] for macro, values in self.values.items()}
+        return self.make_declared_config(first_values)
 
     def list_value_texts_by_macro(self) -> dict[str, list[str]]:
         """Return macro -> its values, as a document has them."""
@@ -176,24 +181,23 @@ class Space:
 
     def make_declared_config(self, value_by_macro: Mapping[str, str]) -> Config:
         """Return the configuration of these values; KeyError, ValueError if not declared."""
-        ranks = tuple(
-            self.ordered_values[macro].index(value_by_macro[macro]) for macro in self.values
-        )
-        return Config(tuple((macro, value_by_macro[macro]) for macro in self.values), ranks)
+        values, ranks = [], []
+        for macro in self.values:
+            value = value_by_macro[macro]
+            values.append((macro, value))
+            ranks.append(self.ordered_values[macro].index(value))
+        return Config(tuple(values), tuple(ranks))
 
     def get_config_at(self, ranks: Sequence[int]) -> Config:
         """Return the configuration of the values of these ranks among each macro's."""
-        pairs = zip(self.values, ranks, strict=True)
-        return self.make_declared_config(
-            {macro: self.ordered_values[macro][rank] for macro, rank in pairs}
-        )
+        values = {}
+        for macro, rank in zip(self.values, ranks, strict=True):
+            values[macro] = self.ordered_values[macro][rank]
+        return self.make_declared_config(values)
 
     def list_all_configs_even_refused(self) -> list[Config]:
         """Return all choices, also those that cannot be; the default first."""
-        return [
-            self.make_declared_config(choice)
-            for choice in header.list_value_combinations(self.values)
-        ]
+        return list(map(self.make_declared_config, header.list_value_combinations(self.values)))
 
     @cached_property
     def numeric_macros(self) -> set[str]:
