@@ -844,7 +844,8 @@ def make_temporary_folder(parent: str | Path | None = None) -> Iterator[Path]:
         parent: Where; None takes the system's folder for temporary files. In another one its name
             begins with a dot.
     """
-    place, prefix = Path(parent or find_temporary_folder()), ".profkit-" if parent else "profkit-"
+    place = Path(parent or find_temporary_folder())
+    prefix = ".profkit-" if parent else "profkit-"
     _remove_abandoned_folders(place, prefix)
     try:
         made = tempfile.TemporaryDirectory(dir=place, prefix=prefix, ignore_cleanup_errors=True)

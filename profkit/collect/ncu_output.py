@@ -118,8 +118,11 @@ class NcuWords:
         self, log: Path, program: Sink | None = None, progress: Progress | None = None
     ) -> None:
         self.log = log
-        self._program, self._progress = program, progress
-        self._line, self._begun, self._seen = b"", False, -1
+        self._program = program
+        self._progress = progress
+        self._line = b""
+        self._begun = False
+        self._seen = -1
         try:
             self._file = open_log(log)
         except OSError as error:
@@ -154,7 +157,8 @@ class NcuWords:
         elif ends or not _MARK.startswith(self._line[:2]):
             self._forward_program_output()
         if ends:
-            self._line, self._begun = b"", False
+            self._line = b""
+            self._begun = False
 
     def _is_ncu_line(self) -> bool:
         """Return whether ncu wrote the line that has begun."""
@@ -164,7 +168,8 @@ class NcuWords:
         """Pass on what the program wrote of a line."""
         if self._program and self._line and not self._is_ncu_line():
             self._program.write(self._line)
-        self._begun, self._line = True, b""
+        self._begun = True
+        self._line = b""
 
     def _report_progress(self) -> None:
         """Report a kernel that ncu begins with."""
@@ -186,9 +191,12 @@ def list_available_kernels(output: str) -> list[str]:
 
 def make_pattern_case_insensitive(pattern: str) -> str:
     """Return an expression that matches letters of either case, for an engine without that flag."""
-    out, at, inside = [], 0, False
+    out = []
+    at = 0
+    inside = False
     while at < len(pattern):
-        rest, c = pattern[at:], pattern[at]
+        rest = pattern[at:]
+        c = pattern[at]
         if c == "\\":
             taken = both = rest[:2]
         elif inside and (m := re.match(r"\[:\w+:\]", rest)):
@@ -198,7 +206,8 @@ def make_pattern_case_insensitive(pattern: str) -> str:
             both = taken.lower() + taken.upper() if m[1].islower() == m[2].islower() else taken
         else:
             inside = c != "]" and (inside or c == "[")
-            taken, both = c, c.lower() + c.upper() if c.isascii() and c.isalpha() else c
+            taken = c
+            both = c.lower() + c.upper() if c.isascii() and c.isalpha() else c
             both = both if inside or both == c else f"[{both}]"
         out.append(both)
         at += len(taken)

@@ -97,10 +97,8 @@ def profile_one_call(
 
 def verify_captured_kernels(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
     """Fail if a report holds anything else than the kernels of one call."""
-    launched, profiled = (
-        list(map(get_base_name_of_kernel, expected)),
-        list(map(get_base_name_of_kernel, captured)),
-    )
+    launched = list(map(get_base_name_of_kernel, expected))
+    profiled = list(map(get_base_name_of_kernel, captured))
     if launched != profiled:
         raise ProfkitError(
             f"{what}: ncu captured {', '.join(profiled) or 'nothing'}, asked for {', '.join(launched)}",

@@ -69,7 +69,8 @@ def describe_changed_ablation_gains(before: Record | None, after: Record | None)
 
     Of one that costs more than before, what it cost.
     """
-    was, now = _get_ablation_of_record(before), _get_ablation_of_record(after)
+    was = _get_ablation_of_record(before)
+    now = _get_ablation_of_record(after)
     if before is None or after is None or was is None or now is None:
         return
     dearer: dict[str, str] = {}
@@ -126,7 +127,8 @@ def _say_cost(cost: float) -> str:
 
 def judge_fix_by_ablation(rule: str, before: Record | None, after: Record | None) -> IsGoneAndWhy:
     """Return whether a rule's cause is gone, by what removing it brings, and why; None: not known."""
-    was, now = _get_ablation_of_record(before), _get_ablation_of_record(after)
+    was = _get_ablation_of_record(before)
+    now = _get_ablation_of_record(after)
     row = _find_ablation_of_largest_reachable_gain(was, rule)
     if now is None or row is None or row.sure_gain < WORTH:
         return None, ""

@@ -263,7 +263,8 @@ def judge_benchmarks(base_file: Path, head_file: Path, strict: bool = False) -> 
     Raises:
         ProfkitError: One cannot be read, or they are of two tools.
     """
-    before, after = read_benchmarks(base_file), read_benchmarks(head_file)
+    before = read_benchmarks(base_file)
+    after = read_benchmarks(head_file)
     if before.tool != after.tool:
         raise ProfkitError(f"{base_file} is of {before.tool}, {head_file} of {after.tool}", TAKES)
     if not before.runs and not after.runs:
@@ -283,7 +284,8 @@ def judge_benchmark(
     """Return the answer on one benchmark, as on a variant whose code has changed."""
     if name not in base_run_by_name or name not in head_run_by_name:
         return make_unpaired_subject(name, is_in_base=name in base_run_by_name)
-    before, after = base_run_by_name[name], head_run_by_name[name]
+    before = base_run_by_name[name]
+    after = head_run_by_name[name]
     unjudged = _make_unjudged_subject(name, before, after, tool)
     if unjudged:
         return unjudged

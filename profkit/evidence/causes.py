@@ -74,7 +74,8 @@ def compare_estimate_with_gain(
         finding = estimates.get(change.rule)
         if finding is None or finding.expect is None:
             continue
-        expect, measured = finding.expect, time_comparison.speedup.median
+        expect = finding.expect
+        measured = time_comparison.speedup.median
         return EstimateAndGain(
             rule=change.rule,
             state=change.state,
@@ -140,7 +141,8 @@ def estimate_explained_share(change: FindingChange, time: TimeComparison) -> flo
     amount = change.amount
     if amount is None or isnan(amount.cycles_before):
         return None
-    before, after = time.before.median, time.after.median
+    before = time.before.median
+    after = time.after.median
     if before == after:
         return None
     return (amount.before * before - amount.after * after) / (before - after)

@@ -141,7 +141,8 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     untimed = find_sides_without_times(before, after)
     pairs, unmatched = match_launches(before, after)
     launches = tuple(_compare_pairs(before, after, pairs))
-    estimate, cause = None, None
+    estimate = None
+    cause = None
     if not any(unmatched):
         estimate, cause = _explain_gain_of_single_launch(before, pairs, launches, time)
     return RunComparison(
@@ -251,7 +252,8 @@ class ComparedTimes(NamedTuple):
 def compare_recorded_times(before: Run, after: Run, policy: Policy) -> ComparedTimes:
     """Return how the times of two runs compare, or None and why they do not."""
     try:
-        was, now = before.timed, after.timed
+        was = before.timed
+        now = after.timed
     except MissingEvidence as missing:
         why = f"{missing.message}; a duration under ncu is not a timing ({missing.hint})"
         return ComparedTimes(None, why)
@@ -331,7 +333,8 @@ def get_assumed_spread(
 
 def compare_warm_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
     """Return whether AFTER is faster, by the warm samples of two records: the one place that says so."""
-    between, known = get_assumed_spread(before, after, policy), policy.thresholds
+    between = get_assumed_spread(before, after, policy)
+    known = policy.thresholds
     if between:
         known = replace(known, process_spread=between.sigma)
     taken = classify_timing_processes(before, after)
@@ -358,7 +361,8 @@ def match_launches(before: Run, after: Run) -> MatchedLaunches:
     longest launches belong together. So do the launches of two reports of one kernel each, which got
     another name: in order where there are as many, else the longest ones.
     """
-    old, new = before.rows, after.rows
+    old = before.rows
+    new = after.rows
     marked = all(row["variant"] is not None for row in chain(old, new))
     if marked and len(old) == len(new):
         return MatchedLaunches(list(zip(old, new, strict=True)), ((), ()))
@@ -425,10 +429,8 @@ def compare_resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
     """Return registers, bytes of memory and the like that differ between two runs."""
     changes = []
     for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte")):
-        was, now = (
-            get_resource_of_run(before, name),
-            get_resource_of_run(after, name),
-        )
+        was = get_resource_of_run(before, name)
+        now = get_resource_of_run(after, name)
         if was != now:
             worse = is_resource_worse(name, was, now)
             changes.append(ResourceChange(name=name, unit=unit, before=was, after=now, worse=worse))
@@ -478,7 +480,8 @@ def list_exit_reasons(
     where something else was timed. Where nothing was, or one side lost its time, a gate on it has
     not been tried: 2. Samples that are no times are nothing to compare.
     """
-    every, reasons = list(changes), list[ExitStatusAndReason]()
+    every = list(changes)
+    reasons = list[ExitStatusAndReason]()
     tried = any(change.time or change.untimed == "unchanged" for change in every)
     for change in every:
         if not change.compared:

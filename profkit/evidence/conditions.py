@@ -94,7 +94,8 @@ def get_differing_values(
     read_condition: Callable[[Any], Any], before: Any, after: Any
 ) -> tuple[Any, Any] | None:
     """Return what both sides say of a condition, where it is two things; None elsewhere."""
-    was, now = read_condition(before), read_condition(after)
+    was = read_condition(before)
+    now = read_condition(after)
     if was is None or now is None or was == now:
         return None
     return (was, now)

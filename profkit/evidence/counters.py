@@ -266,7 +266,8 @@ def list_moved_metrics(before: Row, after: Row) -> tuple[MovedMetric, ...]:
     for metric in CATALOGUE.values():
         if metric.name.startswith(NOT_THE_KERNEL):
             continue
-        was, now = read_metric(before, metric.name), read_metric(after, metric.name)
+        was = read_metric(before, metric.name)
+        now = read_metric(after, metric.name)
         if not isnan(was) and not isnan(now) and is_beyond_repeat_noise(metric.unit, was, now):
             found.append(make_moved_metric(metric.name, metric.unit, was, now))
     return tuple(sorted(found, key=lambda m: -m.distance_moved))
@@ -278,7 +279,8 @@ def compare_findings(
     rows: tuple[Row, Row] = ({}, {}),
 ) -> tuple[FindingChange, ...]:
     """Return what became of each rule that fires on either side: gone and new ones first."""
-    was, now = index_findings_by_rule(before), index_findings_by_rule(after)
+    was = index_findings_by_rule(before)
+    now = index_findings_by_rule(after)
     launches = (
         Launch(list_catalogue_metrics_of_row(rows[0])),
         Launch(list_catalogue_metrics_of_row(rows[1])),
@@ -328,7 +330,8 @@ def compare_finding(
     old: LaunchFinding, new: LaunchFinding, measured: MeasuredCause | None
 ) -> FindingChange:
     """Return what became of a finding, by itself: no other finding is looked at."""
-    before, after = make_finding_side(old), make_finding_side(new)
+    before = make_finding_side(old)
+    after = make_finding_side(new)
     return FindingChange(
         rule=old.rule,
         what=judge_finding_change(before, after, measured),
@@ -423,7 +426,8 @@ def choose_word_for_finding_state(
         return "explained"
     if measured is not None:
         return judge_amounts_of_cause(measured)
-    before, after = sides[0].gain, sides[1].gain
+    before = sides[0].gain
+    after = sides[1].gain
     if before is None or after is None:
         return "still there"
     if after < before:
@@ -601,7 +605,8 @@ def _judge_predictions_by_counters(
     """Return predictions with what the reports of both sides say of them."""
     compared = compare_findings(before.diagnosis(), after.diagnosis(), (before.row, after.row))
     changes = {change.rule: change for change in compared}
-    was, now = _get_finding_statuses_by_rule(before), _get_finding_statuses_by_rule(after)
+    was = _get_finding_statuses_by_rule(before)
+    now = _get_finding_statuses_by_rule(after)
     predictions = []
     for rule, kind in declared:
         if kind in ("moves", "moves-not"):
@@ -621,7 +626,8 @@ def _judge_prediction_by_ablation(
     rule: str, kind: PredictionKind, otherwise: str, before: Run, after: Run
 ) -> HeaderPrediction:
     """Return a prediction that counters cannot check: of a fix, an ablation of both sides may."""
-    kept, because = None, ""
+    kept = None
+    because = ""
     if kind == "fixes":
         kept, because = judge_fix_by_ablation(rule, before.record, after.record)
     return HeaderPrediction(rule=rule, said=kind, kept=kept, because=because or otherwise)

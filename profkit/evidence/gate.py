@@ -32,7 +32,8 @@ from profkit.records.store import Document, Unprinted
 from profkit.reports.figures import format_percent
 
 SEES = 0.02  # what "the same" means: a change of so much would have been seen
-_METHOD, _MACHINE = {"ncu", "case"}, {"device", "clocks"}
+_METHOD = {"ncu", "case"}
+_MACHINE = {"device", "clocks"}
 _SHOWN = 3  # counters that moved, named in a reason
 GateAnswer = Literal[  # in the order of the summary
     "wrong", "slower", "faster", "same", "cannot tell", "no time", "stale", "new", "gone"
@@ -149,7 +150,8 @@ def judge_head_against_base(
     subjects = []
     for key in sorted({*was, *now} - {*renamed.values()}):
         name = ".".join(key)
-        before, after = was.get(renamed.get(key, key)), now.get(key)
+        before = was.get(renamed.get(key, key))
+        after = now.get(key)
         if faulty := judge_stale_or_wrong_subject(
             name, get_record_of_optional_run(before), get_record_of_optional_run(after), base, head
         ):
@@ -262,7 +264,8 @@ def compare_references_by_case(
     """
     by_case: dict[str, list[TimeComparison]] = {}
     for name, run in base.items():
-        before, after = run.record, head[name].record if name in head else None
+        before = run.record
+        after = head[name].record if name in head else None
         if before and after and are_timings_of_one_reference(before, after):
             try:
                 time = compare.compare_warm_times(before, after, policy)
@@ -332,7 +335,8 @@ def find_current_code_hash(side: Evidence, record: Record) -> str | None:
 
 def judge_untimed_subject(name: str, before: Run, after: Run) -> GateSubject | None:
     """Return a subject that is not judged by two times; None of one that is."""
-    old, new = before.record, after.record
+    old = before.record
+    new = after.record
     if (old is None) == (new is None) and compare.is_same_code(before, after):
         code = ""
         if new:
@@ -378,7 +382,8 @@ def judge_timed_subject(
 ) -> GateSubject:
     """Return a subject whose code changed and that has a time on both sides."""
     change = compare_by_times(before, after, policy)
-    time, name = change.time, after.name
+    time = change.time
+    name = after.name
     if not change.compared or time is None:
         return make_uncompared_subject(name, change)
     judged = judge_time_comparison(name, time, min(len(before.samples), len(after.samples)), policy)
@@ -475,7 +480,8 @@ def explain_machine_difference(
 def is_explained_by_references(time: TimeComparison, control: TimeComparison) -> bool:
     """Return whether the references explain a difference: the same way, and by as much."""
     ratio = time.speedup.median / control.speedup.median
-    low, high = time.speedup.low / time.speedup.median, time.speedup.high / time.speedup.median
+    low = time.speedup.low / time.speedup.median
+    high = time.speedup.high / time.speedup.median
     return ratio * low <= 1 <= ratio * high or abs(ratio - 1) <= SEES / 2
 
 

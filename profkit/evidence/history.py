@@ -173,7 +173,8 @@ class History:
         wanted = tables.make_arrow_schema_of_table(table_name)
         if columns is not None:
             wanted = pa.schema([wanted.field(column) for column in columns])
-        parts, problems = [wanted.empty_table()], []
+        parts = [wanted.empty_table()]
+        problems = []
         budget = ReadBudget(0)  # of all files together
         for file in self._list_files(table_name):
             left = budget.left
@@ -225,7 +226,8 @@ class History:
             import pyarrow.dataset as ds
 
         wanted = tables.make_arrow_schema_of_table(table_name)
-        good, problems = [], []
+        good = []
+        problems = []
         store, _ = self._open_store
         for file in self._list_files(table_name):
             try:

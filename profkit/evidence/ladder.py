@@ -88,7 +88,9 @@ def build_ladder_of_runs(
 ) -> Ladder:
     """Return the same of runs that are there already; those without a record have no place in it."""
     problems = list(unreadable)
-    recorded, parents, references = {}, {}, []
+    recorded = {}
+    parents = {}
+    references = []
     for run in runs:
         if run.record is None:
             continue
@@ -344,7 +346,8 @@ def estimate_warm_median(run: Run) -> Interval | None:
 
 def build_summary_column(run: Run, role: Role, against: TimeComparison | None) -> SummaryColumn:
     """Return a variant's column; only its time without a launch that ncu finished."""
-    name, time = run.variant, estimate_warm_median(run)
+    name = run.variant
+    time = estimate_warm_median(run)
     if run.usable.empty:
         return SummaryColumn(name=name, role=role, time=time, against=against)
     metrics = {}

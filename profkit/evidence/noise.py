@@ -109,7 +109,8 @@ class KnownSpreads:
     def __init__(self, place: str | Path, alpha: float = 1 - THRESHOLDS.level) -> None:
         # What of the history cannot be read: then what nobody measured is assumed, as without one.
         self.problems: list[ProfkitError] = []
-        self._place, self._alpha = str(place), alpha
+        self._place = str(place)
+        self._alpha = alpha
 
     def __call__(self, uuid: str) -> float | None:
         """Return the standard deviation that a test at this level assumes; None if never measured."""

@@ -313,7 +313,8 @@ class Evidence:
                 f"no run of {variant} at case {case} {where}",
                 self.write_hint_for_missing_run(variant, case),
             )
-        record, stale = None, False
+        record = None
+        stale = False
         if files.record:
             record, stale = refresh_header_from_source(read_record(files.record), self.headers)
         return Run(variant, case, record, None, files.report, stale)

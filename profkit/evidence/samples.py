@@ -128,7 +128,8 @@ def get_resample_indices(size: int, resamples: int, seed: int) -> NDArray[np.int
 def compute_spearman_p(values: Array) -> float:
     """Return Spearman's two-sided p that values do not go with their order; NaN if all are equal."""
     n = values.size
-    ranks, order = compute_ranks_with_ties(values) - (n + 1) / 2, np.arange(n) - (n - 1) / 2
+    ranks = compute_ranks_with_ties(values) - (n + 1) / 2
+    order = np.arange(n) - (n - 1) / 2
     power = float(ranks @ ranks) * float(order @ order)
     if n < 3 or not power:
         return nan

@@ -42,7 +42,8 @@ TimeAnswer = Literal["faster", "slower", "same", "cannot tell"]
 Reason = SampleFault | Literal["difference", "within", "wide", "identical"]
 Taken = Literal["interleaved", "one process", "apart"]
 # Of a gate and a history: one false alarm in a thousand comparisons, and what would have been seen.
-ALPHA, POWER = 0.001, 0.95
+ALPHA = 0.001
+POWER = 0.95
 # Relative standard deviation of a median from process to process, where a GPU never measured one
 # machine code in several sessions: assumed at 1 %, processes 3 % apart gave 23 % false alarms.
 PROCESS_SPREAD = 0.03
@@ -207,7 +208,8 @@ def estimate_difference(before: Sample, after: Sample) -> Sample:
     Half-widths add in quadrature, each from the side that it bounds, so that skew is kept
     (Zou and Donner, "Construction of confidence limits about effect measures", 2008).
     """
-    b, a = before.interval, after.interval
+    b = before.interval
+    a = after.interval
     centre = b.median - a.median
     low = centre - hypot(b.median - b.low, a.high - a.median)
     high = centre + hypot(b.high - b.median, a.median - a.low)
@@ -374,7 +376,9 @@ def is_speedup_significant(time: TimeComparison) -> bool:
 
 def derive_standard_deviations(time: TimeComparison) -> tuple[float, float]:
     """Return the standard deviation that the interval shows, below and above; NaN without one."""
-    median, low, high = time.speedup.median, time.speedup.low, time.speedup.high
+    median = time.speedup.median
+    low = time.speedup.low
+    high = time.speedup.high
     if isnan(low):
         return nan, nan
     reach = find_two_sided_quantile(time.speedup.level)

@@ -227,11 +227,14 @@ def make_run_row(
     fallback_commit_from: str | None,
 ) -> HistoryRun:
     """Return the row of a record; a fallback is of a record that does not say its commit."""
-    source, gpu = record.known_source, record.known_gpu
+    source = record.known_source
+    gpu = record.known_gpu
     git = record.git or Commit()
-    commit, commit_from = fallback_commit, fallback_commit_from
+    commit = fallback_commit
+    commit_from = fallback_commit_from
     if git.commit:
-        commit, commit_from = git.commit, "record"
+        commit = git.commit
+        commit_from = "record"
     if not commit:
         commit = commit_from = None
     report = None

@@ -107,7 +107,8 @@ class _ProtectedProcessState:
                 end(status)
             raise SystemExit(status)
 
-        self.end, self.leave = end, sys.exit
+        self.end = end
+        self.leave = sys.exit
         self.streams = sys.stdout, sys.stderr
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stdout.flush()
@@ -124,7 +125,8 @@ class _ProtectedProcessState:
         if self.stdout is not None:
             os.dup2(self.stdout, 1)
             os.close(self.stdout)
-        os._exit, sys.exit = self.end, self.leave
+        os._exit = self.end
+        sys.exit = self.leave
         sys.stdout, sys.stderr = self.streams
 
 

@@ -59,11 +59,13 @@ class GridCell:
         for name, samples in self.warm.items():
             if samples:
                 medians[name] = median(samples)
-        fastest, least = "", inf
+        fastest = ""
+        least = inf
         for name, time in medians.items():
             is_asked_for = (name in names) != is_of_the_others
             if is_asked_for and time < least:
-                fastest, least = name, time
+                fastest = name
+                least = time
         return fastest, least
 
 
@@ -123,7 +125,8 @@ def get_object_or_empty(document: JsonObject, key: str) -> JsonObject:
 
 def parse_grid_cell(path: Path, line_number: int, document: JsonObject) -> GridCell:
     """Return the cell of a line; a ProfkitError that names the line where it is none."""
-    axes, warm = get_object_or_empty(document, "at"), document.get("warm")
+    axes = get_object_or_empty(document, "at")
+    warm = document.get("warm")
     if not isinstance(warm, dict) or len(axes) < _AXES:
         hint = 'it needs "at" with two axes or more, and "warm" with samples by name'
         raise ProfkitError(f"{path}, line {line_number}: not a cell of a grid", hint)

@@ -53,7 +53,9 @@ class Key(Generic[T]):
     """
 
     def __init__(self, meaning: str, read: Callable[[str], T], use: Use = "code") -> None:
-        self.meaning, self.read, self.use = meaning, read, use
+        self.meaning = meaning
+        self.read = read
+        self.use = use
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -382,7 +384,8 @@ def iterate_code_tokens(text: str) -> Iterator[str]:
         if token["line"]:
             if directive:
                 yield ""
-            fresh, directive = True, False
+            fresh = True
+            directive = False
         elif not token[0].isspace():
             directive = directive or (fresh and token["directive"] is not None)
             fresh = False

@@ -401,7 +401,8 @@ def parse_run_name_of_file(path: Path, depth_below_root: int) -> RunName | None:
     """Return variant and case of a file, None where it is not a run's."""
     variant, dot, case = path.stem.rpartition(".")
     if not dot:
-        variant, case = path.stem, resolve_path(path).parent.name
+        variant = path.stem
+        case = resolve_path(path).parent.name
     elif depth_below_root == 2:
         return None  # a folder of something else: a search keeps its champion so
     if not (is_valid_run_name(variant) and is_valid_run_name(case)):

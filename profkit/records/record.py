@@ -226,7 +226,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     @property
     def largest_resources(self) -> parts.Resources:
         """Return the most over all kernels: per thread by the build, per block by the launch."""
-        launches, kernels = self.launches, self.resources
+        launches = self.launches
+        kernels = self.resources
         registers = find_largest_known(x.regs for x in launches)
         if not registers:
             registers = find_largest_known(k.regs for k in kernels)

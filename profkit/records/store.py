@@ -287,7 +287,8 @@ def amend_document(
     for key, new in after.items():
         if key in before and before[key] == new:
             continue
-        held, read = items.get(key), before.get(key)
+        held = items.get(key)
+        read = before.get(key)
         if isinstance(held, Mapping) and isinstance(read, Mapping) and isinstance(new, Mapping):
             items[key] = amend_document(held, read, new)
         elif key in items:

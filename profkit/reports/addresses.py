@@ -236,9 +236,11 @@ def _find_nearest_opcodes_before(
 def _find_setters_of_awaited_scoreboards(program: DecodedFunction, position: int) -> set[int]:
     """Return the instructions that set the scoreboards which this one waits for."""
     instruction = program.instructions[position]
-    mask, open_ = instruction.control.wait, 0
+    mask = instruction.control.wait
+    open_ = 0
     if instruction.scoreboard:
-        mask, open_ = 1 << instruction.scoreboard[0], instruction.scoreboard[1]
+        mask = 1 << instruction.scoreboard[0]
+        open_ = instruction.scoreboard[1]
     holders: set[int] = set()
     for scoreboard in range(_SCOREBOARDS):
         if mask >> scoreboard & 1:

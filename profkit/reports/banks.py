@@ -46,7 +46,8 @@ AGREES = 0.05  # how far the wavefronts worked out may be from those counted
 NARROWEST = 32  # bytes of a row: what is shorter is a record, and no padding mends its layout
 MOST = 3  # layouts that are looked for
 _WAVEFRONTS = ("memory_l1_wavefronts_shared", "memory_l1_sectors_shared")
-_LOADS, _MATRICES = frozenset({"LDS", "LDSM"}), frozenset({"LDSM", "STSM"})
+_LOADS = frozenset({"LDS", "LDSM"})
+_MATRICES = frozenset({"LDSM", "STSM"})
 _DECODED = _LOADS | _MATRICES | {"STS"}
 _TILES = re.compile(r"UTMA|UBLK|[A-Z]GMMA$|UTC")  # opcodes of copies and products of whole tiles
 _SCALES = {"X4": 4, "X8": 8, "X16": 16}
@@ -54,7 +55,9 @@ _WORDS = 2  # low bits of an address in a word
 _THREADS = 1024  # of a block, at most
 _BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "8": 1, "16": 2}
 # Since this capability a launch's block is elsewhere among its constants.
-_BLACKWELL, _BLOCK_BEFORE, _BLOCK_SINCE = 100, 0x0, 0x360
+_BLACKWELL = 100
+_BLOCK_BEFORE = 0x0
+_BLOCK_SINCE = 0x360
 
 
 @dataclass(frozen=True)
@@ -319,7 +322,8 @@ def _compute_lane_addresses(
     warp: WarpRegisters, position: int, statement: SassStatement
 ) -> Lanes | None:
     operand = next((x for x in statement.operands if x.startswith("[")), "")
-    names, scales = [], []
+    names = []
+    scales = []
     for term in operand.strip("[]").split("+"):
         name, *parts = term.split(".")
         names.append(name)
@@ -392,7 +396,8 @@ def _add_or_merge_layout(layouts: list[Layout], layout: Layout) -> None:
     for n, other in enumerate(layouts):
         change = layout.kind, layout.row, layout.bytes, layout.size
         if change == (other.kind, other.row, other.bytes, other.size):
-            accesses, share = other.accesses + layout.accesses, other.share + layout.share
+            accesses = other.accesses + layout.accesses
+            share = other.share + layout.share
             layouts[n] = replace(other, accesses=accesses, share=share)
             return
     layouts.append(layout)
@@ -412,7 +417,8 @@ def _list_accesses_of_same_array(
             start, end = access.byte_range
             if start < high and low < end:
                 array.append(access)
-                low, high = min(low, start), max(high, end)
+                low = min(low, start)
+                high = max(high, end)
             else:
                 apart.append(access)
         has_grown = len(apart) < len(rest)

@@ -81,7 +81,8 @@ def _iterate_on_executor(
 ) -> Iterator[tuple[str, Any]]:
     """Do the same on a client's workers, some files at a time."""
     todo = iter(paths)
-    executor, workers = require_executor(client), _count_workers(client)
+    executor = require_executor(client)
+    workers = _count_workers(client)
     chunks = iter(lambda: list(islice(todo, CHUNK)), [])
     window = max(8, _AHEAD * workers)
     open_: dict[Future[Any], tuple[list[str], int]] = {}

@@ -58,7 +58,8 @@ if TYPE_CHECKING:
 Status = Literal["ok", "empty", "damaged", "unreadable"]
 LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it
 # How many times larger it may become, from a size on that is no burden: 40 times is the most seen.
-RATIO, SMALL = 100, 64 << 20
+RATIO = 100
+SMALL = 64 << 20
 HOLLOW = 10_000  # blocks without anything in them: reports that were seen have one at most
 REMEMBERED = 1024  # files whose check is remembered: a few hundred bytes each
 LAUNCH_KEPT = 2 << 10  # bytes that a launch takes from when it is read until all are judged
@@ -179,11 +180,10 @@ def split_report(
     left, as repair. `wanted_launches`: indices of launches, None for all. `code`: with the machine code
     of all kernels in each; else with none. Returns what the bytes say, as check.
     """
-    copies, names = (
-        LaunchCopier(wanted_launches, code=code),
-        (Path(folder, f"{n}.ncu-rep") for n in count()),
-    )
-    key, walk = _identify_file(path), _ContainerWalk(path, copies, metrics_only)
+    copies = LaunchCopier(wanted_launches, code=code)
+    names = (Path(folder, f"{n}.ncu-rep") for n in count())
+    key = _identify_file(path)
+    walk = _ContainerWalk(path, copies, metrics_only)
     for _ in _walk_frames(path, walk):
         if copies.size >= PART:
             yield copies.write_kept_launches(next(names))
@@ -268,7 +268,8 @@ class _ContainerWalk:
         self.sha256: str | None = None
         self.problems: list[str] = []
         self._path = path
-        self._out, self._metrics_only = out, metrics_only
+        self._out = out
+        self._metrics_only = metrics_only
         self._first = True
         self._budget = ReadBudget(0, spare=ReadBudget.DOCUMENT)  # for launches
         self._odd = ""  # what only a newer ncu than those that are known can have written
@@ -326,7 +327,8 @@ class _ContainerWalk:
         if 4 * sum(count for field, count in announced if field != wire.GRAPH_DATA) > block.size:
             raise Malformed("a block is not as long as its header says")
         self._details |= bool(self._launches and not announced)
-        self._left, self._size = announced[::-1], block.size
+        self._left = announced[::-1]
+        self._size = block.size
         self._verify_block_size()
         if block.names is None:
             self._is_named = False
@@ -425,7 +427,8 @@ class _ContainerWalk:
             frames = ContainerVerdict("ok", "; ".join(self._list_notes()), *counted)
         else:
             frames = ContainerVerdict("empty", "it contains no launch", *counted)
-        metrics, names = self._metrics.tobytes(), self._hash_names_of_each_launch()
+        metrics = self._metrics.tobytes()
+        names = self._hash_names_of_each_launch()
         return replace(frames, metrics=metrics, names=names, is_named=self._is_named)
 
     def _hash_names_of_each_launch(self) -> bytes:

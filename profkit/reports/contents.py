@@ -64,10 +64,12 @@ class BlockHeader:
 
 def parse_block_header(data: bytes, oddities: Oddities) -> BlockHeader:
     """Return a block's header; Malformed where its bytes are no protobuf."""
-    counts, size = dict.fromkeys(COUNTERS, 0), 0
+    counts = dict.fromkeys(COUNTERS, 0)
+    size = 0
     names: list[bytes] | None = []
     session: list[int] = []
-    version, process = None, b""
+    version = None
+    process = b""
     about = bytearray()
     for number, start, stop, whole in _iterate_verified_header_fields(data, oddities):
         if number in counts:
@@ -389,7 +391,8 @@ def _compile_instance_patterns() -> _InstancePatterns:
     instances = []
     for key_size, value_size in _FREQUENT_INSTANCE_SIZES:
         size = re.escape(bytes([4 + key_size + value_size]))
-        key, value = _make_value_pattern(key_size), _make_value_pattern(value_size)
+        key = _make_value_pattern(key_size)
+        value = _make_value_pattern(value_size)
         instances.append(rb"%b\n%b\x12%b" % (size, key, value))
     return _InstancePatterns(
         begin=re.compile(rb"\x08%b(?:\x12%b)?+" % (_ID, _VALUES), re.DOTALL),
@@ -604,7 +607,8 @@ class LaunchCopier:
     """
 
     def __init__(self, wanted: Collection[int] | None = None, *, code: bool = True) -> None:
-        self._wanted, self._code = wanted, code
+        self._wanted = wanted
+        self._code = code
         self._head = bytearray()  # what every file begins with
         self._sources: dict[_Source, dict[bytes, bytes]] = {}  # -> digest -> block and frame
         self._used: set[_Source] = set()
@@ -629,7 +633,8 @@ class LaunchCopier:
             same = self._sources.setdefault((process, _read_source_id(frame)), {})
             same.setdefault(hashlib.sha256(frame).digest(), block + _prefix_with_size(frame))
         elif field in _LAUNCHES:
-            index, self._seen = self._seen, self._seen + 1
+            index = self._seen
+            self._seen = self._seen + 1
             if self._wanted is None or index in self._wanted:
                 self._used.add((process, _find_source_id(frame)))
                 self._indices.append(index)

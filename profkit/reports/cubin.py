@@ -29,9 +29,15 @@ OffsetAndFunction = tuple[int, str]  # in .debug_line, of a function's address
 ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
 NOBITS = 8  # the kind of a section without bytes in the file
 _CODE = ".text."
-_COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
-_CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
-_END, _SET_ADDRESS, _INLINED = 1, 2, 0x90
+_COPY = 1
+_ADVANCE_PC = 2
+_ADVANCE_LINE = 3
+_SET_FILE = 4
+_CONST_ADD_PC = 8
+_FIXED_ADVANCE_PC = 9
+_END = 1
+_SET_ADDRESS = 2
+_INLINED = 0x90
 _OLDEST, _NEWEST = 2, 4  # versions of the table that are read
 
 
@@ -239,7 +245,8 @@ def read_line_tables(
 
 class _LineProgram:
     def __init__(self, data: bytes, start: int, stop: int, budget: ReadBudget) -> None:
-        self._data, self._stop = data, stop
+        self._data = data
+        self._stop = stop
         self._budget = budget
         self._at: int
         version, length = struct.unpack_from("<HI", data, start + 4)
@@ -257,11 +264,9 @@ class _LineProgram:
         folders = list(iter(self._read_zero_terminated_text, ""))
         files = []
         while name := self._read_zero_terminated_text():
-            folder, _, _ = (
-                self._read_leb128_number(),
-                self._read_leb128_number(),
-                self._read_leb128_number(),
-            )
+            folder = self._read_leb128_number()
+            _ = self._read_leb128_number()
+            _ = self._read_leb128_number()
             if 0 < folder <= len(folders):
                 path = f"{folders[folder - 1]}/{name}"
             else:
@@ -272,7 +277,8 @@ class _LineProgram:
 
     def _read_zero_terminated_text(self) -> str:
         end = self._data.index(b"\0", self._at)
-        start, self._at = self._at, end + 1
+        start = self._at
+        self._at = end + 1
         return self._data[start:end].decode("utf-8", "replace")
 
     def _read_leb128_number(self, *, signed: bool = False) -> int:
@@ -304,7 +310,10 @@ class _LineProgram:
         return tables
 
     def _reset_row(self) -> None:
-        self._address, self._line, self._file, self._caller = 0, 1, 1, 0
+        self._address = 0
+        self._line = 1
+        self._file = 1
+        self._caller = 0
         self._rows: list[LineRow] = []
         self._function = ""
 
@@ -349,7 +358,10 @@ class _LineProgram:
 
 
 _LIMIT = 256 << 20  # bytes that are looked into: the largest cubin seen is 14 MB
-_IMAGE, _PLACES, _NAME, _ADDRESS = 4, 9, 1, 2
+_IMAGE = 4
+_PLACES = 9
+_NAME = 1
+_ADDRESS = 2
 
 
 @dataclass(frozen=True)
@@ -428,7 +440,8 @@ def _iterate_source_frames(path: str | Path) -> Iterator[bytes]:
 
 
 def _read_functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:
-    image, places = b"", {}
+    image = b""
+    places = {}
     for number, wire, start, stop in iterate_fields(frame, 0, len(frame)):
         if wire == BYTES and number == _IMAGE:
             image = frame[start:stop]

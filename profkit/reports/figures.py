@@ -189,7 +189,8 @@ def get_base_name_of_kernel(name: str) -> str:
 
     It is what ncu's --kernel-name-base function has.
     """
-    depth, plain = 0, []
+    depth = 0
+    plain = []
     name = (
         make_kernel_name_readable(name).removeprefix("void ").replace("(anonymous namespace)", "_")
     )

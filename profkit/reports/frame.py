@@ -98,7 +98,8 @@ def identify_launch(
         device = None
     version = _read_whole_number(major, _MOST_VERSION), _read_whole_number(minor, _MOST_VERSION)
     cc = None if None in version else f"{version[0]}.{version[1]}"
-    grid, block = _read_dimensions(dims[:3]), _read_dimensions(dims[3:])
+    grid = _read_dimensions(dims[:3])
+    block = _read_dimensions(dims[3:])
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
     failed = isnan(duration_s) and (grid is None or workload != "kernel")
     return (
@@ -132,11 +133,14 @@ def list_nvidia_rules(rule_results: Iterable[Any]) -> Iterator[NvidiaAdvice]:
             text = rule.rule_message()
         if text is None or text["type"] == _ERROR:
             continue
-        speedup, scope = nan, ""
+        speedup = nan
+        scope = ""
         if rule.has_speedup_estimation():
             estimate = rule.speedup_estimation()
-            speedup, scope = estimate["speedup"] / 100, _SCOPES.get(estimate["type"], "")
-        title, message = text["title"] or rule.name(), _LINK.sub(_strip_link, text["message"])
+            speedup = estimate["speedup"] / 100
+            scope = _SCOPES.get(estimate["type"], "")
+        title = text["title"] or rule.name()
+        message = _LINK.sub(_strip_link, text["message"])
         yield NvidiaAdvice(
             rule.rule_identifier(),
             escape_non_utf8(title),
@@ -329,7 +333,9 @@ class MetricRow(Mapping[str, float]):
 
     def __init__(self, values: memoryview[float], start: int, offsets: Mapping[str, int]) -> None:
         """Take a launch's values of those of all, and where each metric's is; others have none."""
-        self._values, self._start, self._offsets = values, start, offsets
+        self._values = values
+        self._start = start
+        self._offsets = offsets
 
     def __getitem__(self, name: str) -> float:
         offset = self._offsets.get(name)
@@ -412,7 +418,8 @@ class FrameRow(Mapping[str, Any]):
 
     def __init__(self, columns: Mapping[str, Any], at: int) -> None:
         """Take the columns by their names, each as what gives plain values, and the row's place."""
-        self._columns, self._at = columns, at
+        self._columns = columns
+        self._at = at
 
     def __getitem__(self, name: str) -> Any:
         return self._columns[name][self._at]

@@ -14,7 +14,8 @@ from profkit.reports.addresses import (
 from profkit.reports.instruction import FAMILIES
 from profkit.reports.lanes import RegisterDefinitions, list_registers_in_operand
 
-_ADDS, _PRODUCTS = frozenset({"FADD", "FADD2"}), frozenset({"FMUL", "FMUL2"})
+_ADDS = frozenset({"FADD", "FADD2"})
+_PRODUCTS = frozenset({"FMUL", "FMUL2"})
 
 
 def compute_fusable_share(kernel: LaunchedCode) -> float | None:

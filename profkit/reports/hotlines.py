@@ -50,7 +50,9 @@ __all__ = ["prepare_child"]
 # The warp was issuing: a sample like the others, but nothing that it waited for.
 _ISSUING = "selected"
 _FIXED = "wait"
-_EXCESS, _CONFLICTS, _UNFUSED = "excess-sectors", "excess-wavefronts", "instructions unfused"
+_EXCESS = "excess-sectors"
+_CONFLICTS = "excess-wavefronts"
+_UNFUSED = "instructions unfused"
 _TOO_MUCH = "its machine code asks for more memory than its bytes can need"
 _OTHERS = "the process that read it answered other requests"
 
@@ -346,7 +348,10 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     rows = [*listed, *_list_context_lines(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
     sampled = tuple(_add_source_text(kernel, x, strip=not request.around) for x in rows)
-    counters, gathered, layouts, fusable = {}, {}, {}, {}
+    counters = {}
+    gathered = {}
+    layouts = {}
+    fusable = {}
     for key, names in request.counters.items():
         counters[key] = list_first_lines(tuple(names))
         if _EXCESS in names:
@@ -420,7 +425,9 @@ class _LineSum:
         if state:
             self.states[state] += value  # type: ignore[assignment]
         if value > self.most:
-            self.most, self.pc, self.producer = value, pc, producer
+            self.most = value
+            self.pc = pc
+            self.producer = producer
 
 
 def _sum_counter_by_line(kernel: LaunchedCode, counter: Counter) -> dict[Place, _LineSum]:

@@ -244,7 +244,8 @@ class _Child:
 
     def _make_result_of_end(self, died: Substitute) -> Any:
         """Return the result for its item now that it has ended; _NOT_YET where it is tried again."""
-        item, again = self.task[1], not self._is_second_try
+        item = self.task[1]
+        again = not self._is_second_try
         ended = self.ends[2]
         # Nothing where those who would tell were killed too, or stopped.
         told = b""
@@ -456,15 +457,18 @@ def encode_answer(result: Any, kinds: tuple[Any, ...]) -> bytes:
     import msgspec
 
     if isinstance(result, ProfkitError):
-        kind, result = _ERROR, (result.message, result.hint)
+        kind = _ERROR
+        result = (result.message, result.hint)
     else:
         kind = 1 + (
             len(kinds) > 1 and next(n for n, k in enumerate(kinds) if isinstance(result, k))
         )
     try:
-        form, body = _MSGPACK, msgspec.msgpack.encode(result)
+        form = _MSGPACK
+        body = msgspec.msgpack.encode(result)
     except UnicodeEncodeError:  # a path that is not UTF-8 has surrogates in it
-        form, body = _JSON, json.dumps(msgspec.to_builtins(result)).encode()
+        form = _JSON
+        body = json.dumps(msgspec.to_builtins(result)).encode()
     return _HEAD.pack(kind, form, len(body)) + body
 
 

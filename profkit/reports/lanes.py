@@ -135,7 +135,8 @@ def compute_lop3(operands: Sequence[Lanes], table: int) -> Lanes | None:
     others = _find_operands_with_high_bits_set(operands, at, known)
     if others is None:
         return None
-    cleared, set_ = table >> others & 1, table >> (others | 4 >> at) & 1
+    cleared = table >> others & 1
+    set_ = table >> (others | 4 >> at) & 1
     if cleared == set_:
         top = (WORD - 1 - low) * cleared
         return Lanes(tuple((x & low) | top for x in values))
@@ -301,7 +302,8 @@ def _compute_shifted(statement: SassStatement, operands: Sequence[Lanes]) -> May
     low, count, high = operands[:3]
     if not count.is_exact or not count.is_uniform:
         return None
-    by, modifiers = count.values[0] & (BITS - 1), statement.modifiers
+    by = count.values[0] & (BITS - 1)
+    modifiers = statement.modifiers
     if "L" in modifiers and "HI" not in modifiers:
         return multiply_lanes(low, make_uniform_lanes(1 << by))
     if "R" in modifiers and "HI" in modifiers:
@@ -446,7 +448,8 @@ class WarpRegisters:
         self, code: RegisterDefinitions, special: Mapping[str, Lanes], constants: Mapping[int, int]
     ) -> None:
         self._code = code
-        self._special, self._constants = special, constants
+        self._special = special
+        self._constants = constants
         self._made: dict[PositionAndRegister, MaybeLanes] = {}
         # With all that they depend on: another round changes nothing.
         self._settled: set[PositionAndRegister] = set()

@@ -19,7 +19,10 @@ from profkit.reports.lanes import WIDEST, SassStatement
 _HALVES = Struct("<QQ")
 _BLACKWELL = 100  # from here on a uniform register has eight bits
 _ZERO = 255
-_REGISTER, _NUMBER, _CONSTANT, _UNIFORM = "register", "number", "constant", "uniform"
+_REGISTER = "register"
+_NUMBER = "number"
+_CONSTANT = "constant"
+_UNIFORM = "uniform"
 # Form -> what bits 32-63 hold, and whether that is the third operand.
 _FORMS = {
     1: (_REGISTER, False),
@@ -35,7 +38,8 @@ _SPECIAL |= {0x25: "SR_CTAID.X", 0x26: "SR_CTAID.Y", 0x27: "SR_CTAID.Z", 0x88: "
 
 # Bits of the upper half: of which each opcode may have some.
 _THIRD = 0xFF
-_NEGATE_FIRST, _NEGATE_THIRD = 1 << 8, 1 << 11
+_NEGATE_FIRST = 1 << 8
+_NEGATE_THIRD = 1 << 11
 _CARRY = 1 << 10  # .X
 _PREDICATES = 0x3FFF << 13  # that are written, and read
 _HAS_UNIFORM = 1 << 27
@@ -59,7 +63,8 @@ class _Bits:
     """An instruction's two halves, and what of the upper one was looked at."""
 
     def __init__(self, low: int, high: int, opcode: str, capability: int) -> None:
-        self.low, self.high = low, high & ~_CONTROL
+        self.low = low
+        self.high = high & ~_CONTROL
         self.code = low & 0x1FF
         self.form = low >> 9 & 7
         self.is_uniform = opcode[0] == "U"
@@ -106,11 +111,14 @@ class _Bits:
             return f"{field:#x}", False
         is_negative = bool(field >> 31)
         if kind == _CONSTANT:
-            bank, offset = field >> 22 & 0x1F, field >> 8 & 0x3FFF
-            text, known = f"c[{bank:#x}][{4 * offset:#x}]", 0x87FFFF00
+            bank = field >> 22 & 0x1F
+            offset = field >> 8 & 0x3FFF
+            text = f"c[{bank:#x}][{4 * offset:#x}]"
+            known = 0x87FFFF00
         else:
             uniform = self.is_uniform or kind == _UNIFORM
-            text, known = self.name_register(field & 0xFF, uniform=uniform), 0x800000FF
+            text = self.name_register(field & 0xFF, uniform=uniform)
+            known = 0x800000FF
         if field & ~known:
             raise _UnknownBitsError
         return text, is_negative
@@ -124,7 +132,8 @@ class _Bits:
             raise _UnknownBitsError
         kind, is_third = _FORMS[self.form]
         wide, is_negative = self.read_wide_field(kind)
-        other, is_other_negative = self.third, bool(third_sign) and self.has_bit(third_sign)
+        other = self.third
+        is_other_negative = bool(third_sign) and self.has_bit(third_sign)
         if is_third:
             return [self.first, other, wide], [False, is_other_negative, is_negative]
         return [self.first, wide, other], [False, is_negative, is_other_negative]

@@ -36,7 +36,9 @@ TABLE_MOST = 256 << 20  # bytes of a table that ncu printed: 10,000 launches of 
 # Keys of a row that are no counters: what the launch is called.
 NAMES = ("kernel", "variant", "case")
 DEVICE, MAJOR, MINOR = IDENTITY[:3]
-_KERNEL, _LAUNCH, _LONG = "Kernel Name", "ID", ("Metric Name", "Metric Unit", "Metric Value")
+_KERNEL = "Kernel Name"
+_LAUNCH = "ID"
+_LONG = ("Metric Name", "Metric Unit", "Metric Value")
 _SHAPES = {"Grid Size": IDENTITY[3:6], "Block Size": IDENTITY[6:9]}
 _POWERS = {"n": -9, "u": -6, "m": -3, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 # Units that come with a prefix; any other word is what is counted (inst, sector, warp).

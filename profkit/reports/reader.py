@@ -249,7 +249,8 @@ def join_and_judge_report(
     rules = tuple(chain.from_iterable(some.rules for some in rows))
     status, message = _judge_file_status(verdict, kernels, counts, record)
     if status != "damaged" and (why := _describe_name_mismatch(verdict, rows)):
-        status, message = "damaged", why
+        status = "damaged"
+        message = why
     file = ReportFile(path, verdict.sha256, status, message, len(identity), verdict.ncu_version)
     return ReportLaunches(identity, values.tobytes(), rules, columns=columns, file=file)
 
@@ -347,7 +348,8 @@ def _join_batches_of_report(
     path: str, verdict: ContainerVerdict, pieces: Sequence[ReadBatch]
 ) -> ReportLaunches:
     """Return what the pieces of a report say together."""
-    rows, kernels = [], []
+    rows = []
+    kernels = []
     for piece in pieces:
         rows.append(piece.rows)
         kernels += piece.kernels
@@ -394,7 +396,8 @@ __all__ = ["ReportFile", "Reports", "expand_paths", "iterate_actions", "prepare_
 
 # Up to so many files of so many bytes are read here, while there is room for them in this process: a
 # child takes 0.1 s to start. More are not: one might crash, and its memory is never given back.
-FEW, MUCH = 8, 16 << 20
+FEW = 8
+MUCH = 16 << 20
 _SWELLS = 20  # times, at most, that a compressed report becomes larger
 
 

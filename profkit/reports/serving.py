@@ -178,7 +178,8 @@ def _serve_group(call: Function, kinds: tuple[Any, ...], passed: list[int]) -> N
         if not running:
             break
         pid, status = os.wait()
-        own, code = running.pop(pid), os.waitstatus_to_exitcode(status)
+        own = running.pop(pid)
+        code = os.waitstatus_to_exitcode(status)
         if code == _AGAIN:
             waiting.append(own)
             continue

@@ -25,7 +25,10 @@ FieldAndNextOffset = tuple[
 # A field of a message: its number, its wire type, where its value begins and ends; of a varint the value
 # itself, and 0.
 Field = tuple[int, int, int, int]
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+VARINT = 0
+FIXED64 = 1
+BYTES = 2
+FIXED32 = 5
 _SIZES = {FIXED64: 8, FIXED32: 4}
 # The kinds of fields that hold no message, and their wire types.
 WIRES = {
@@ -127,17 +130,21 @@ def read_field(data: bytes, offset: int, end: int) -> FieldAndNextOffset:
     Malformed where there is none, or it leaves the message that ends at `end`.
     """
     try:
-        key, offset = data[offset], offset + 1
+        key = data[offset]
+        offset = offset + 1
         if key > 0x7F:  # most keys and sizes are one byte
             key, offset = _read_shortest_varint(data, offset - 1)
-        number, wire = key >> 3, key & 7
+        number = key >> 3
+        wire = key & 7
         if wire == BYTES:
-            size, start = data[offset], offset + 1
+            size = data[offset]
+            start = offset + 1
             if size > 0x7F:
                 size, start = _read_shortest_varint(data, offset)
             offset = stop = start + size
         elif wire == VARINT:
-            start, offset = data[offset], offset + 1
+            start = data[offset]
+            offset = offset + 1
             if start > 0x7F:
                 start, offset = _read_shortest_varint(data, offset - 1)
             stop = 0

@@ -22,7 +22,8 @@ SEEDS = (0,)
 
 _FILE = HERE / "captured.json"  # beside the program's hook there is none
 _SAID: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8")) if _FILE.is_file() else {}
-ATOL, RTOL = _SAID.get("atol", 0.0), _SAID.get("rtol", 0.0)
+ATOL = _SAID.get("atol", 0.0)
+RTOL = _SAID.get("rtol", 0.0)
 CASES = CHECKS = {"captured": _SAID}
 
 

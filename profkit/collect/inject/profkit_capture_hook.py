@@ -253,7 +253,8 @@ def _describe_launch_arguments(start: RepeatableLaunch, named: dict[str, str]) -
     for name, value in start.options.items():
         if isinstance(value, int | float | str):
             options[name] = value
-    parameters, tunable = [], []
+    parameters = []
+    tunable = []
     for name, value in start.arguments.items():
         parameters.append(launched.describe_parameter(name, value, named))
         if launched.is_block_size(name, value):
@@ -306,7 +307,8 @@ class _WrappingFinder:
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or spec.loader is None:
             return None
-        wrap, loader = self._wrappers[name], spec.loader
+        wrap = self._wrappers[name]
+        loader = spec.loader
         run = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
@@ -407,7 +409,8 @@ def _make_repeatable_inductor_launch(
     import torch
 
     (launcher,) = tuner.launchers
-    config, meta = launcher.config, tuner.inductor_meta
+    config = launcher.config
+    meta = tuner.inductor_meta
     kernel = _get_or_reload_triton_kernel(tuner)
     # Where a grid is an argument too, it comes after the function's own.
     names = [*_list_passed_parameters(module, tuner), *meta.get("extra_launcher_args", ())]

@@ -18,7 +18,8 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
-_REPLAYS, _PER_GRAPH = 9, 20
+_REPLAYS = 9
+_PER_GRAPH = 20
 _DRAWN = ("float16", "bfloat16", "float32", "float64")  # what else there is is kept: indices, masks
 
 

@@ -62,7 +62,8 @@ LONGEST = 20.0  # seconds that the profiler runs at most
 AT_ONCE = 100  # operators that are written before other threads go on
 # Of what was recorded, from where to where it is written: two of three repeats, in which each operator
 # is whole at least once. Writing takes longer than recording, and slows the program as well.
-FROM, TO = 1 / 6, 5 / 6
+FROM = 1 / 6
+TO = 5 / 6
 # That take memory or look at it another way, and launch nothing: where the clocks differ by a
 # microsecond a call seems to be in one of them.
 WORKLESS = frozenset(
@@ -119,7 +120,8 @@ def are_last_repeated(content: bytes, lag: int, length: int) -> bool:
     share = CHUNK
     while compared < length:
         share = min(share, length - compared)
-        low, high = end - compared - share, end - compared
+        low = end - compared - share
+        high = end - compared
         if content[low:high] != content[low - lag : high - lag]:
             return False
         compared += share
@@ -312,7 +314,8 @@ class OperatorRecorder:
 
         A short one may be a loop inside of a step.
         """
-        begun, count = time.monotonic(), launches.read_new_rows()
+        begun = time.monotonic()
+        count = launches.read_new_rows()
         while time.monotonic() < until:
             done = launches.read_new_rows() - count
             is_enough = done >= REPEATS * lag
@@ -329,7 +332,8 @@ class OperatorRecorder:
 
         What was recorded may go on and come to an end: it is waited for, and looked at ever more seldom.
         """
-        pause, longest = PAUSE, LONGEST_PAUSE
+        pause = PAUSE
+        longest = LONGEST_PAUSE
         while time.monotonic() < until and not self.is_over:
             time.sleep(pause)
             began = time.thread_time()
@@ -426,7 +430,8 @@ class OperatorRecorder:
 
     def write_tensors(self) -> None:
         """Write a line for each operator with the tensors that it was given, recording by recording."""
-        recordings, self.tensors = self.tensors, []
+        recordings = self.tensors
+        self.tensors = []
         if not recordings:
             return
         target = f"{FOLDER}/{os.getpid()}.tensors"
@@ -459,7 +464,8 @@ class OperatorRecorder:
         from profkit_recorder_hook import append_hook_line
 
         with self.is_writing:
-            results, self.results = self.results, None
+            results = self.results
+            self.results = None
             if results is None:
                 return
             try:
@@ -699,7 +705,8 @@ def select_middle_events(events: Sequence[Any]) -> list[Any]:
     timed = sorted((event.start_ns(), -event.end_ns(), at) for at, event in enumerate(events))
     if not timed:
         return []
-    low, high = timed[int(FROM * len(timed))][0], timed[int(TO * len(timed))][0]
+    low = timed[int(FROM * len(timed))][0]
+    high = timed[int(TO * len(timed))][0]
     outer: dict[int, tuple[int, bool]] = {}  # of each thread: until when it lasts, and is kept
     kept = []
     for start, negative_end, at in timed:
@@ -707,7 +714,8 @@ def select_middle_events(events: Sequence[Any]) -> list[Any]:
         thread = event.device_resource_id()
         until, is_kept = outer.get(thread, (0, False))
         if start >= until:
-            until, is_kept = -negative_end, low <= start and -negative_end <= high
+            until = -negative_end
+            is_kept = low <= start and -negative_end <= high
             outer[thread] = until, is_kept
         if is_kept:
             kept.append(event)

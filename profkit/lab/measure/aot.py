@@ -52,7 +52,8 @@ def _run_compile_request(arguments: list[str]) -> int:
     exit_when_parent_ends()
     request_file = Path(arguments[0])
     request = json.loads(request_file.read_text(encoding="utf-8"))
-    path, folder = Path(request.pop("path")), Path(request.pop("problem"))
+    path = Path(request.pop("path"))
+    folder = Path(request.pop("problem"))
     warnings.simplefilter("ignore")
     try:
         plan = _plan_all_cases(CompileJob(path=path, problem=folder, **request))
@@ -91,12 +92,11 @@ def _plan_all_cases(job: CompileJob) -> CallPlan:
             f"{job.problem} has no problem.py with cases",
             "a function is compiled for the arrays of its problem's cases",
         )
-    loaded, plan = problem.load_problem(job.problem), CallPlan()
+    loaded = problem.load_problem(job.problem)
+    plan = CallPlan()
     launch = _import_launch_function(job)
-    recorder, types_of = (
-        RecordingTritonDriver(plan, job.arch),
-        _make_input_types_getter(loaded, job.grid),
-    )
+    recorder = RecordingTritonDriver(plan, job.arch)
+    types_of = _make_input_types_getter(loaded, job.grid)
     for name, case in {**loaded.cases, **loaded.checks}.items():
         sys.stderr.write(f"{CASE}{name}\n")
         values = dict(loaded.module.arguments(case))
@@ -227,7 +227,8 @@ class _RecordingLauncher:
     """What Triton calls to start one kernel: it writes the start down."""
 
     def __init__(self, driver: Any, source: Any, metadata: Any) -> None:
-        self.driver, self.metadata = driver, metadata
+        self.driver = driver
+        self.metadata = metadata
         self.types: Mapping[str, Any] = source.signature
         self.name = _describe_kernel_with_constants(source, metadata)
         self.number = -1
@@ -242,7 +243,8 @@ class _RecordingLauncher:
 
     def __call__(self, *args: Any) -> None:
         """Grid x, y, z, stream, function, packed metadata, launch metadata, hooks, arguments."""
-        grid, meta = args[:3], self.metadata
+        grid = args[:3]
+        meta = self.metadata
         arguments = args[len(args) - len(self.types) :]
         if any(n < 1 for n in grid):
             return  # nothing to start, as Triton's own launcher has it
@@ -274,7 +276,8 @@ class _RecordingLauncher:
 
 def _describe_kernel_with_constants(source: Any, metadata: Any) -> str:
     """Return a function and what it was compiled for: `attend<BLOCK=64, n%16=0>`."""
-    names, types = source.fn.arg_names, source.signature
+    names = source.fn.arg_names
+    types = source.signature
 
     def name_key(key: Any) -> str:
         return str(names[key[0]] if isinstance(key, tuple) else key)

@@ -47,7 +47,9 @@ _WARM_UP = 0.05  # seconds: an idle GPU needs tens of milliseconds to raise its 
 _EAGER = 20  # plain calls in a row
 # Host-bound: plain calls take longer than in a graph, the host is busy with the calls for most of
 # that time (the rest is the last kernel, one in _EAGER), and with more than the launches themselves.
-_HOST_RATIO, _HOST_SHARE, _HOST_LAUNCHES = 1.1, 0.8, 1.5
+_HOST_RATIO = 1.1
+_HOST_SHARE = 0.8
+_HOST_LAUNCHES = 1.5
 
 Action = Callable[[], None]  # enqueues work, or replays what was captured of it
 
@@ -128,7 +130,8 @@ def time_plain_calls(
     run_calls_and_time_host: Callable[[], float], call_count: int, stream: int
 ) -> PlainCall:
     """Return the seconds of one of the plain calls that a function makes and times on the host."""
-    start, stop = device.create_event(), device.create_event()
+    start = device.create_event()
+    stop = device.create_event()
     device.wait_for_gpu_or_stream(stream)
     device.record_event(start, stream)
     host = run_calls_and_time_host()
@@ -212,7 +215,8 @@ Clock = Callable[[Action, Action | None], float]
 
 def _make_replay_clock(stream: int, tools: Support) -> Clock:
     """Return a function of (replay, first) that gives the seconds of one replay; first is not timed."""
-    start, stop = device.create_event(), device.create_event()
+    start = device.create_event()
+    stop = device.create_event()
 
     def time_replay(replay: Action, first: Action | None = None) -> float:
         tools.keep_stream_busy(_HOLD, stream)
@@ -235,7 +239,8 @@ def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock:
             lambda: _enqueue_calls_in_turn(n, stream, *first, subject.call), stream
         )
 
-    once, few = capture_calls(1), capture_calls(5)
+    once = capture_calls(1)
+    few = capture_calls(5)
     seconds = min(clock(few, once) for _ in range(3)) / 5
     n = max(1, min(_MOST_PER_GRAPH, round(_SAMPLE / max(seconds, 1e-7))))
     cold = None
@@ -333,7 +338,8 @@ def summarize_times_as_json(times: Times) -> JsonObject:
     """Return timing samples with their medians and bootstrap intervals, in seconds per call."""
     samples = {"warm": times.warm, "cold": times.cold}
     medians: dict[str, JsonObject | None] = {}
-    wide, reasons = [], []
+    wide = []
+    reasons = []
     for state, taken in samples.items():
         summary = medians[state] = _summarize_samples(taken)
         if summary is None:

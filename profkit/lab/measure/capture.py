@@ -31,7 +31,8 @@ from profkit.lab.measure.targets import Target
 from profkit.lab.measure.variants import build, problem, variants
 from profkit.records.store import Document, JsonObject
 
-CASE, VARIANT = "captured", "captured"
+CASE = "captured"
+VARIANT = "captured"
 # Units in the last place of what an output is stored in: two of them, and of its own spread.
 _EPSILON = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-22, "float64": 2**-22}
 _KEPT = ("kernel", "grid", "options", "inputs", "outputs", "seconds", "bit_equal", "notes")
@@ -64,7 +65,8 @@ CapturedKernel = Mapping[str, Any]  # what the hook wrote of one, in capture.jso
 def make_unused_folder_name(kernel: str, taken_names: set[str]) -> str:
     """Return a folder name for a kernel that is not taken yet."""
     stem = _make_word_for_folder_name(kernel)
-    name, number = stem, 1
+    name = stem
+    number = 1
     while name in taken_names:
         number += 1
         name = f"{stem}-{number}"
@@ -88,7 +90,8 @@ def _write_arguments_and_locals(
     captured_kernel: CapturedKernel, tunables: Mapping[str, Any]
 ) -> tuple[list[str], list[str]]:
     """Return a launch's arguments as code, and the lines that give numbers of the grid a name."""
-    arguments, lines = [], []
+    arguments = []
+    lines = []
     for parameter in captured_kernel["parameters"]:
         name = parameter["name"]
         if "array" in parameter:
@@ -294,7 +297,8 @@ def _read_seen_launches(folder: Path) -> list[JsonObject]:
 def _write_problem_of_kernel(
     folder: Path, output: Path, row: JsonObject, program: str
 ) -> CapturedEntry:
-    name, launches = row["kernel"], row["launches"]
+    name = row["kernel"]
+    launches = row["launches"]
     if row["folder"] is None:
         return CapturedEntry(kernel=name, launches=launches, why_not=row["why_not"] or None)
     left = folder / row["folder"]
@@ -342,7 +346,8 @@ def _check_and_time_kernel(
     check = run.measured.checks.get(variant.id)
     times = run.measured.times.get((variant.id, CASE))
     failed = explain_missing_verdict(run, variant.id, CASE)
-    here, before = median(times.warm) if times else None, kernel.in_program
+    here = median(times.warm) if times else None
+    before = kernel.in_program
     equal = None
     if check is not None:
         if check.max_abs == 0:

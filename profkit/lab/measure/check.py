@@ -46,7 +46,8 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
     if out.size == 0:
         return Accuracy()
     # In pieces that stay in a cache, several at once: numpy lets threads run beside each other.
-    flat, flat_ref = out.reshape(-1), ref.reshape(-1)
+    flat = out.reshape(-1)
+    flat_ref = ref.reshape(-1)
 
     def compare_from(start: int) -> _Piece:
         part = slice(start, start + _PIECE)

@@ -175,7 +175,8 @@ def copy_tensor_values_to_host(tensor: Any) -> Array:
 
 
 GUARD = 4096
-POISON, FENCE = 0xFF, 0xA5
+POISON = 0xFF
+FENCE = 0xA5
 _ALIGN = 256  # what cudaMalloc promises
 
 
@@ -267,7 +268,8 @@ class Arena:
         for kind, places in (("input", self.inputs), ("output", self.outputs)):
             for index, (offset, size) in enumerate(places):
                 arrays.append((f"{kind} {index}", offset, size))
-        start, behind = 0, ""
+        start = 0
+        behind = ""
         for name, offset, size in [*arrays, ("", self.size, 0)]:
             touched = int((arena_bytes[start:offset] != FENCE).sum())
             if touched:
@@ -277,12 +279,14 @@ class Arena:
                 if name:
                     sides.append(f"before {name}")
                 yield f"{touched} bytes written {' or '.join(sides)}, outside the arrays"
-            start, behind = offset + size, name
+            start = offset + size
+            behind = name
 
 
 def plan_arena(data: CaseData, base_address: int = 0) -> Arena:
     """Place inputs and outputs one after another, with guards around each."""
-    at, places = GUARD, []
+    at = GUARD
+    places = []
     for array in (*data.shapes, *data.outputs):
         places.append(Span(at, array.size))
         at += (array.size + _ALIGN - 1) // _ALIGN * _ALIGN + GUARD

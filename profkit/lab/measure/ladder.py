@@ -190,7 +190,8 @@ def refresh_records_by_code(
     for b in builds:
         if b.sass:
             today[f"{b.variant.id} {b.arch} {b.sass}"] = b
-    written, unknown = [], []
+    written = []
+    unknown = []
     records = _find_records_by_variant(places.artifacts_dir()).values()
     for path, _ in itertools.chain.from_iterable(records):
         try:

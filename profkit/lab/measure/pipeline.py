@@ -143,7 +143,8 @@ def profile_target(
 
 def explain_missing_verdict(run: TargetRun, name: str, case: str) -> ProfkitError | None:
     """Return why a variant gets no time and no verdict; None if it does."""
-    built, measured = run.builds.get(name), run.measured
+    built = run.builds.get(name)
+    measured = run.measured
     if built is not None and built.error is not None:
         return built.failure
     check = measured.checks.get(name)
@@ -204,7 +205,9 @@ class _Profiler:
     def _collect_report(
         self, record: Record, report: Path, visible_gpus: str | None
     ) -> Record | None:
-        at, ncu, options = (record.variant, record.case), self.ncu, self.options
+        at = (record.variant, record.case)
+        ncu = self.ncu
+        options = self.options
         kernels = []
         for launch in self.run.measured.launches[at]:
             kernels.append(launch.kernel)
@@ -277,7 +280,8 @@ def profile_cases_on_workers(
     }
     results: dict[str, HostResult] = {}
     for task in as_completed(list(tasks)):
-        case, lost = tasks[task], task.exception()
+        case = tasks[task]
+        lost = task.exception()
         why = f"its workers were lost ({type(lost).__name__})"
         if lost is None:
             results[case] = task.result()
@@ -348,10 +352,12 @@ def _iterate_aa_comparisons_once(
             *map(make_worker_entry_of_build, builds),
             *(make_worker_entry_of_build(b, _AGAIN) for b in builds),
         ]
-        times, gpu = worker.time_entries(entries, case, (rounds, rounds)).times, worker.gpu
+        times = worker.time_entries(entries, case, (rounds, rounds)).times
+        gpu = worker.gpu
         for built in builds:
             name = built.variant.id
-            first, again = times.get(name), times.get(name + _AGAIN)
+            first = times.get(name)
+            again = times.get(name + _AGAIN)
             if first is None or again is None:
                 continue
             yield HistoryTwin(

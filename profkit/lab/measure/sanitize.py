@@ -79,7 +79,8 @@ def summarize_sanitizer_output(tool: str, exit_status: int, output: str) -> str:
             f"the variant failed under compute-sanitizer --tool {tool} (exit status {exit_status})",
             _find_last_program_line(output)[:200],
         )
-    detail, place = _DETAIL.search(output), _PLACE.search(output)
+    detail = _DETAIL.search(output)
+    place = _PLACE.search(output)
     first = ""
     if detail:
         first = detail[1].strip()

@@ -142,7 +142,8 @@ def check_and_time_run(
     all that is compared at a case takes turns on one GPU. Without `is_timed` the launches of each case
     are listed only.
     """
-    target, measured = run.target, run.measured
+    target = run.target
+    measured = run.measured
     setup = Setup(target.problem.path.parent, target.folder, run.support, tuple(cases_and_seeds))
     workers = []
     for v in target.visible:
@@ -151,7 +152,8 @@ def check_and_time_run(
     for build in run.builds.values():
         if build.error is None:
             builds.append(build)
-    pool, session = GpuPool(list(workers)), _Session(run, builds, cases_and_seeds, is_timed)
+    pool = GpuPool(list(workers))
+    session = _Session(run, builds, cases_and_seeds, is_timed)
     try:
         if not builds:
             session.open_worker(workers[0])
@@ -219,7 +221,8 @@ class _Session:
             GivenBack: The item that is named is tried elsewhere.
             ProfkitError: The worker was at none, or at one that had failed already.
         """
-        name, measured = error.at.name, self.run.measured
+        name = error.at.name
+        measured = self.run.measured
         with self.lock:
             if tried_elsewhere:
                 measured.lost.append(
@@ -265,7 +268,8 @@ class _Session:
 
     def _is_timed(self, build: Build, case: str) -> bool:
         """Return whether a build is correct at a case, and has not taken a worker with it."""
-        name, measured = build.variant.id, self.run.measured
+        name = build.variant.id
+        measured = self.run.measured
         check = measured.checks.get(name)
         right = check is not None and check.status == "right" and case in check.correct_cases
         return right and name not in measured.failed

@@ -49,7 +49,8 @@ def _check_launches_in_graph(
     so); CudaError if the context is lost.
     """
     here = upload_arena(inputs[0])
-    args, blank = here.make_args(problem, stream), _upload_initial_contents(here, None)
+    args = here.make_args(problem, stream)
+    blank = _upload_initial_contents(here, None)
     images = [_upload_initial_contents(here, data) for data in inputs]
     results = [device.allocate_device_memory(here.size) for _ in inputs]
 

@@ -84,7 +84,8 @@ def find_target_by_options(
     cases.
     """
     kernels = places.kernels_dir()
-    known, problems = variants.read_all_variants(kernels), _load_problems(kernels)
+    known = variants.read_all_variants(kernels)
+    problems = _load_problems(kernels)
     with_cases = [problem for problem in problems if set(cases) <= problem.cases.keys()]
     if are_all_variants_meant:
         calls = _list_references(with_cases)
@@ -215,7 +216,8 @@ class TargetRun:
 
 def make_profile_plan(run: TargetRun, name: str, case: str) -> LaunchPlan:
     """Return what profkit.lab.measure.launch is given for one call."""
-    target, built = run.target, run.builds.get(name)
+    target = run.target
+    built = run.builds.get(name)
     problem = target.problem
     inputs_key = library = None
     if built:
@@ -243,7 +245,8 @@ def make_profile_plan(run: TargetRun, name: str, case: str) -> LaunchPlan:
 
 def _describe_least_work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
     """Return what a case computes and moves at least, and how long a GPU takes for that at best."""
-    module, of = problem.module, problem.get_case(case)
+    module = problem.module
+    of = problem.get_case(case)
     exponentials = None
     if hasattr(module, "exponentials"):
         exponentials = module.exponentials(of)
@@ -290,8 +293,11 @@ def _add_sanitizer_verdicts(check: Check, built: Build) -> Check:
 
 def make_record(run: TargetRun, name: str, case: str) -> Record:
     """Return the run record of a variant at a case, without its timing and its report."""
-    problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
-    launches, times = measured.launches.get((name, case), ()), measured.times.get((name, case))
+    problem = run.target.problem
+    measured = run.measured
+    built = run.builds.get(name)
+    launches = measured.launches.get((name, case), ())
+    times = measured.times.get((name, case))
     gpu = measured.gpus.get((name, case), measured.gpu)
     check = measured.checks.get(name)
     if check and built:
@@ -359,7 +365,9 @@ def compute_least_seconds_by_unit(problem: Problem, case: str, gpu: Gpu) -> dict
     From data sheets, at the highest clock, for machines where counters may not be read: where there
     is a report, its own ceilings count instead.
     """
-    module, shape, clocks = problem.module, problem.get_case(case), gpu.sms * gpu.sm_clock
+    module = problem.module
+    shape = problem.get_case(case)
+    clocks = gpu.sms * gpu.sm_clock
     seconds: dict[str, float] = {}
     sm = LIMITS.get(gpu.arch.rstrip("af"))
     if sm and sm.tensor and clocks:
@@ -377,10 +385,8 @@ def _describe_launch_shapes(
     """Return blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
     shapes = []
     for launch in launches:
-        blocks, waves = (
-            prod(launch.grid),
-            compute_waves(launch.grid, launch.blocks_per_sm, sm_count),
-        )
+        blocks = prod(launch.grid)
+        waves = compute_waves(launch.grid, launch.blocks_per_sm, sm_count)
         shape = LaunchShape(
             kernel=launch.kernel,
             blocks=blocks,

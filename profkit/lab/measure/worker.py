@@ -151,7 +151,9 @@ class Worker:
         `timeout`: seconds without a word after which a process is stopped. `visible`: its
         CUDA_VISIBLE_DEVICES; None leaves that as it is.
         """
-        self.setup, self.timeout, self.visible = setup, timeout, visible
+        self.setup = setup
+        self.timeout = timeout
+        self.visible = visible
         self.gpu: device.Gpu | None = None
         self.restarts = -1
         self._progress = progress
@@ -236,7 +238,8 @@ class Worker:
         with contextlib.suppress(OSError, ValueError):  # it is gone: the end of its output says so
             worker.stdin.write(encode_message_as_json_line(request))
             worker.stdin.flush()
-        reply, at = Reply(), Begun("start")
+        reply = Reply()
+        at = Begun("start")
         failed: ProfkitError | None = None
         while True:
             match self._wait_for_event(timeout_s, at):

@@ -86,7 +86,8 @@ def decide_whether_champion_replaces_defaults(
     """Keep the champion where it is faster than the defaults, and their intervals lie apart."""
     from profkit.evidence.samples import Interval
 
-    champion, default = study.get_trial(measured.champion), study.get_trial(measured.default)
+    champion = study.get_trial(measured.champion)
+    default = study.get_trial(measured.default)
     if champion.number == default.number:
         tried = sum(t.outcome in ("measured", "pruned") for t in study.list_trials_but_waiting())
         because = f"of {tried} configurations that ran, none was confirmed faster than the defaults"
@@ -122,7 +123,8 @@ def _confirm_finalists(runner: Runner) -> None:
 def _time_champion_against_defaults(
     runner: Runner, champion: Trial, default: Trial
 ) -> FinalMeasurement:
-    task, worker = runner.task, runner.worker
+    task = runner.task
+    worker = runner.worker
     runner.progress(f"champion {task.make_variant_name_of_config(champion.config)}")
     checks: dict[str, Check] = {}
     launches: dict[str, tuple[GraphLaunch, ...]] = {}
@@ -208,7 +210,9 @@ class SearchResult:
 
     def describe_search(self) -> TuneDocument:
         """Return the search as a document."""
-        task, study, final = self.task, self.study, self.final
+        task = self.task
+        study = self.study
+        final = self.final
         measured = final.measured
         every = study.list_trials_but_waiting()
         trials = [trial for trial in every if trial.outcome != "repeated"]
@@ -321,7 +325,8 @@ def search_fastest_config(
 
 def write_champion_record(result: SearchResult, folder: Path) -> Path:
     """Write the champion's <variant>-tuned.<case>.json, and its report beside it if there is one."""
-    task, final = result.task, result.final
+    task = result.task
+    final = result.final
     name = task.tuned_name
     run = _make_champion_run(result)
     record = structs.replace(
@@ -353,7 +358,8 @@ def write_champion_record(result: SearchResult, folder: Path) -> Path:
 
 def _make_champion_run(result: SearchResult) -> targets.TargetRun:
     """Return the champion's last measurement as other verbs have a variant's."""
-    task, measured = result.task, result.final.measured
+    task = result.task
+    measured = result.final.measured
     config = result.final.champion.config
     champion = task.make_variant_name_of_config(config)
     at_case = (task.tuned_name, task.case)

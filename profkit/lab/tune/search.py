@@ -57,7 +57,9 @@ class Search:
         visible: Sequence[str | None],
         progress: Callable[[str], None],
     ) -> None:
-        self.task, self.study, self.progress = task, study, progress
+        self.task = task
+        self.study = study
+        self.progress = progress
         grid = task.variant.header.inputs
         setup = Setup(
             problem=task.problem.path.parent,
@@ -287,7 +289,8 @@ class Search:
 
     def _blame_trial_or_gpu(self, runner: Runner, trial: Trial, error: WorkerLost) -> None:
         """Find out whose fault it is that a worker went away: the trial's, or the GPU's."""
-        worker, default = runner.worker, self.task.space.default
+        worker = runner.worker
+        default = self.task.space.default
         self._start_worker_or_doubt_gpu(worker)
         if trial.config == default:
             if len(self.outcome.workers) > 1:

@@ -57,7 +57,8 @@ def list_proposals_of_findings(
     space: Space, incumbent: Config, findings: Sequence[FiringRule], untried: Iterable[Config]
 ) -> list[Proposal]:
     """Return what to try next; `findings` fire for the incumbent, its verdict's cause first."""
-    by_rule, left = map_rules_to_directions(space), set(untried)
+    by_rule = map_rules_to_directions(space)
+    left = set(untried)
     proposed: list[Proposal] = []
     for finding in findings:
         for direction in by_rule.get(finding.rule, ()):

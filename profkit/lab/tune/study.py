@@ -135,10 +135,8 @@ class Study:
                     return None
                 live = self._study.ask(self._dists)
                 self._live[live.number] = live
-                config, source = (
-                    self._get_config_of_ranks(live.params),
-                    live.user_attrs.get("source"),
-                )
+                config = self._get_config_of_ranks(live.params)
+                source = live.user_attrs.get("source")
                 if source is None:
                     done = (TrialState.COMPLETE, TrialState.PRUNED)
                     begun = sum(t.state in done for t in known)
@@ -309,7 +307,8 @@ class Study:
 
     def _find_nearest_untried_ranks(self, sample: Mapping[str, int] | None) -> dict[str, int]:
         """Return the untried configuration nearest to the sampler's; any, without a sample."""
-        free, macros = self._free, self.space.macros
+        free = self._free
+        macros = self.space.macros
         if not free:  # another process has just taken the last one: ask() finds that out
             return self._get_value_ranks_of_config(self.space.default)
         if not sample:

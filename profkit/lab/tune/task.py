@@ -87,7 +87,8 @@ class Task:
     @cached_property
     def _arithmetic_refusals(self) -> dict[Config, InvalidConfig | None]:
         """Return every configuration, the default first -> why arithmetic refuses it."""
-        arch, budget = self.arch, self.variant.budget
+        arch = self.arch
+        budget = self.variant.budget
         return {
             c: self.space.find_arithmetic_refusal(c, arch, budget)
             for c in self.space.list_all_configs_even_refused()
@@ -129,10 +130,8 @@ class Task:
 
     def make_trial_entry(self, config: Config) -> Entry:
         """Return a configuration for a worker; a ProfkitError if it does not build."""
-        library, name = (
-            self.wait_for_build(config).built.library,
-            self.make_variant_name_of_config(config),
-        )
+        library = self.wait_for_build(config).built.library
+        name = self.make_variant_name_of_config(config)
         if library is None:
             raise ProfkitError(f"{name} does not build any more")
         return Entry(name, library, self.variant.header.inputs)
@@ -216,7 +215,8 @@ def find_build_refusal(ready: ReadyBuild) -> InvalidConfig | None:
         first = next((s for s in lines if "error" in s), lines[-1] if lines else "")
         return InvalidConfig("does not compile", first.strip()[:200])
     budget = build.variant.budget
-    spills, regs = budget.spills or 0, budget.regs or tunables.MOST_REGISTERS
+    spills = budget.spills or 0
+    regs = budget.regs or tunables.MOST_REGISTERS
     held_to = replace(budget, spills=spills, regs=regs, smem=None)  # memory is known at the launch
     for over in iterate_budget_excesses(ready.list_used_kernels(), held_to, {}):
         detail = f"{over.kernel}: {over.resource}={over.taken}, at most {over.most}"
@@ -285,7 +285,8 @@ def summarize_largest_launch(build: Build, launches: Sequence[GraphLaunch]) -> J
     if not launches:
         return {}
     largest = max(launches, key=lambda launch: prod(launch.grid))
-    threads, limit = prod(largest.block), LIMITS.get(build.arch.rstrip("af"))
+    threads = prod(largest.block)
+    limit = LIMITS.get(build.arch.rstrip("af"))
     warps = largest.blocks_per_sm * ceil(threads / 32)
     return {
         "blocks": prod(largest.grid),

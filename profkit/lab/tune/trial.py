@@ -53,7 +53,10 @@ class TrialEnded(Exception):
 
     def __init__(self, outcome: str, reason: str, kind: str = "", value: float | None = None):
         super().__init__(reason)
-        self.outcome, self.reason, self.kind, self.value = outcome, reason, kind, value
+        self.outcome = outcome
+        self.reason = reason
+        self.kind = kind
+        self.value = value
 
 
 @dataclass
@@ -71,7 +74,8 @@ class Profiler:
     """Profiles calls of configurations, as long as ncu can."""
 
     def __init__(self, task: Task, worker: Worker) -> None:
-        self.task, self.worker = task, worker
+        self.task = task
+        self.worker = worker
         self.without = ""  # why there are no counters, once that is known
 
     def profile_and_diagnose_config(
@@ -175,19 +179,24 @@ class Runner:
     def __init__(
         self, task: Task, study: Study, worker: Worker, progress: Callable[[str], None]
     ) -> None:
-        self.task, self.study, self.worker, self.progress = task, study, worker, progress
+        self.task = task
+        self.study = study
+        self.worker = worker
+        self.progress = progress
         self.profiler = Profiler(task, worker)
 
     def run_trial(self, trial: Trial, build: ReadyBuild) -> str:
         """Do one trial and write down its outcome, unless the worker is lost; return it."""
         attempt = _Attempt(trial, build, gates.make_result_of_build(build))
         attempt.note_result(gpu=self.worker.visible)
-        began, value = time.monotonic(), None
+        began = time.monotonic()
+        value = None
         try:
             value = self._judge_and_measure_trial(attempt)
             outcome = "measured"
         except TrialEnded as end:
-            outcome, value = end.outcome, end.value
+            outcome = end.outcome
+            value = end.value
             attempt.note_result(reason=end.reason, kind=end.kind, value=end.value)
         except WorkerLost:
             raise
@@ -204,7 +213,8 @@ class Runner:
 
     def _judge_and_measure_trial(self, attempt: _Attempt) -> float:
         """Pass all gates and rounds; return seconds per call, normalised by the reference."""
-        built, trial = attempt.build.built, attempt.trial
+        built = attempt.build.built
+        trial = attempt.trial
         _end_trial_if_refused(gates.find_build_refusal(attempt.build))
         attempt.note_result(code=gates.make_machine_code_key(built))
         self._end_duplicate(trial, attempt.result.code)
@@ -214,7 +224,8 @@ class Runner:
         reply = self.worker.check_variant_and_list_launches(
             entry, self.task.list_required_checks(), self.task.case
         )
-        check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
+        check = reply.checks[entry.name]
+        launches = reply.launches.get(entry.name, ())
         attempt.note_result(max_abs=check.max_abs)
         _end_trial_if_refused(gates.find_check_refusal(check, basis.supported if basis else None))
         attempt.note_result(launches=launches, **gates.summarize_largest_launch(built, launches))
@@ -251,7 +262,8 @@ class Runner:
 
     def _measure_defaults(self, attempt: _Attempt, check: Check) -> float:
         """Measure the defaults: they are the first incumbent, and what trials are held to."""
-        trial, reference = attempt.trial, self.task.reference
+        trial = attempt.trial
+        reference = self.task.reference
         entry = self.task.make_trial_entry(trial.config)
         reply = self._ask_worker(
             [entry, *([self.task.make_reference_entry(reference)] if reference else [])], QUICK
@@ -281,7 +293,8 @@ class Runner:
         Raises:
             TrialEnded: It is slower than most at its first look.
         """
-        trial, unit = attempt.trial, basis.reference_time
+        trial = attempt.trial
+        unit = basis.reference_time
         reference = self.choose_reference(basis)
         name = self.task.make_variant_name_of_config(trial.config)
         self._time_briefly_or_prune(attempt, reference, unit)
@@ -412,7 +425,9 @@ class Runner:
 
     def _propose_next(self, attempt: _Attempt) -> None:
         """Let the rules that fire for a new incumbent propose what comes next."""
-        config, space, verdict = attempt.trial.config, self.task.space, attempt.result.verdict
+        config = attempt.trial.config
+        space = self.task.space
+        verdict = attempt.result.verdict
         is_new = config == space.default or attempt.result.became_incumbent
         if not is_new or verdict is None:
             return

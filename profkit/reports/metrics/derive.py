@@ -188,15 +188,14 @@ def _compile_formula(node: ast.expr, names: dict[str, None]) -> Value:
             names[name] = None
             return _make_si_reader(name)
         case ast.BinOp(left=left, op=ast.Div(), right=right):
-            top, bottom = _compile_formula(left, names), _compile_formula(right, names)
+            top = _compile_formula(left, names)
+            bottom = _compile_formula(right, names)
             # What is not positive divides like zero.
             return lambda raw: top(raw) / max(bottom(raw), 0.0)
         case ast.BinOp(left=left, op=op, right=right):
-            a, b, does = (
-                _compile_formula(left, names),
-                _compile_formula(right, names),
-                _OPERATORS[type(op)],
-            )
+            a = _compile_formula(left, names)
+            b = _compile_formula(right, names)
+            does = _OPERATORS[type(op)]
             return lambda raw: does(a(raw), b(raw))
         case ast.Call(func=ast.Name(id="max" | "min" as word), args=args):
             parts = [_compile_formula(arg, names) for arg in args]
@@ -219,7 +218,8 @@ def _join_dotted_name(node: ast.expr) -> str:
 
 def _make_si_reader(name: str) -> Value:
     """Return how a raw metric is read in SI; doubled where ncu halves it."""
-    factor, halved_on = get_factor_to_si(name), _HALVED.get(_find_halved_unit(name), ())
+    factor = get_factor_to_si(name)
+    halved_on = _HALVED.get(_find_halved_unit(name), ())
     if not halved_on:
         return lambda raw: raw[name] * factor
     return lambda raw: (

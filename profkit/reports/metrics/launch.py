@@ -12,7 +12,8 @@ _SHARED_UNIT = 128  # bytes; shared memory is given to a block in units of 128 s
 
 def _compute_registers_to_give_up(r: Raw) -> float:
     """Return the registers per thread to give up for one more block per SM by registers."""
-    limit, block = r["launch__occupancy_limit_registers"], r["launch__block_size"]
+    limit = r["launch__occupancy_limit_registers"]
+    block = r["launch__block_size"]
     warps = ceil(block / 32)
     per_scheduler = r["device__attribute_max_registers_per_multiprocessor"] / 4
     # Warps are spread over the 4 schedulers, each with a quarter of the register file.

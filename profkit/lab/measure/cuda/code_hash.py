@@ -27,7 +27,9 @@ from profkit.reports.cubin import (
     read_zero_terminated_text,
 )
 
-SYMBOLS, RELOCATIONS, SECTION_SYMBOL = 2, 4, 3
+SYMBOLS = 2
+RELOCATIONS = 4
+SECTION_SYMBOL = 3
 ALLOCATED, MERGED, STRINGS = 0x2, 0x10, 0x20  # flags of a section
 _RESERVED = 0xFF00  # section numbers from here on are no sections
 

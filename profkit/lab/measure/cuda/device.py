@@ -110,10 +110,12 @@ def count_gpus() -> int:
 def query_first_gpu() -> Gpu:
     """Return what the first GPU that CUDA shows is; nothing is opened, so this takes milliseconds."""
     _init_driver_once()
-    device, version = c_int(), c_int()
+    device = c_int()
+    version = c_int()
     call_driver("cuDeviceGet", byref(device), 0)
     call_driver("cuDriverGetVersion", byref(version))
-    name, pci = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
+    name = ctypes.create_string_buffer(256)
+    pci = ctypes.create_string_buffer(64)
     call_driver("cuDeviceGetName", name, 256, device)
     call_driver("cuDeviceGetPCIBusId", pci, 64, device)
 
@@ -138,7 +140,8 @@ def query_first_gpu() -> Gpu:
 def make_first_gpu_current() -> Gpu:
     """Open that GPU: its primary context becomes this thread's."""
     _init_driver_once()
-    device, context = c_int(), c_void_p()
+    device = c_int()
+    context = c_void_p()
     call_driver("cuDeviceGet", byref(device), 0)
     call_driver("cuDevicePrimaryCtxRetain", byref(context), device)
     call_driver("cuCtxSetCurrent", context)

@@ -261,7 +261,8 @@ def load_launcher_library(path: Path, are_all_symbols_defined: bool = True) -> c
 def _open_library_with_late_symbols(path: Path) -> int | None:
     """Open a library whose functions are looked up when they are called: ctypes looks up all at once."""
     open_library = ctypes.CDLL(None).dlopen
-    open_library.argtypes, open_library.restype = (ctypes.c_char_p, c_int), ctypes.c_void_p
+    open_library.argtypes = (ctypes.c_char_p, c_int)
+    open_library.restype = ctypes.c_void_p
     opened: int | None = open_library(str(path).encode(), os.RTLD_LAZY)
     return opened  # without one, ctypes tries again and says why
 
@@ -317,7 +318,8 @@ class Support:
 
     def time_launcher_on_host(self, library: ctypes.CDLL, args: Args, call_count: int) -> Seconds:
         """Return the host's seconds per call of a launcher."""
-        error, function = c_int(), ctypes.cast(library.profkit_launch, c_void_p)
+        error = c_int()
+        function = ctypes.cast(library.profkit_launch, c_void_p)
         took = self._lib.profkit_repeat(function, byref(args), call_count, byref(error))
         _raise_cuda_error_if_failed(error.value, "profkit_launch")
         return float(took) / call_count * 1e-9

@@ -61,7 +61,9 @@ def parse_ptxas_log(nvcc_output: str) -> list[KernelResources]:
     rows: list[tuple[str, str, int, int, int, int]] = []
     for line in nvcc_output.splitlines():
         if m := _ENTRY.search(line):
-            entry, spills, stack = (m[1], m[2]), 0, 0
+            entry = (m[1], m[2])
+            spills = 0
+            stack = 0
         elif m := _FRAME.search(line):
             stack += int(m[1])
             spills += int(m[2]) + int(m[3])

@@ -112,7 +112,8 @@ def _read_compile_timeout_seconds() -> Seconds:
 
 def _compile_launcher(name: str, stem: Path, folder: Path) -> str:
     """Compile and link what plays a file's launches; return what went wrong, empty if nothing did."""
-    object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
+    object_file = stem.with_suffix(".o")
+    library = stem.with_suffix(".so")
     start = [_find_c_compiler() or "cc", "-O2", "-fPIC"]
     inside = f"-I{folder}", f"-Wa,-I{folder}"
     built = process.run_command([*start, *inside, "-c", "-o", str(object_file), str(PLAYER)], 60)

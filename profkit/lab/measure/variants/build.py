@@ -154,7 +154,8 @@ def require_library(built: Build) -> Path:
 
 
 def _make_build_plan(variant: Variant, arch: str, folder: Path) -> Build:
-    language, programs = variant.language, _find_programs(variant.language, folder)
+    language = variant.language
+    programs = _find_programs(variant.language, folder)
     language.refuse_unsafe_flags(variant.header, variant.path.name)
     flags = (*language.own_flags(arch), *variant.flags)
     text = language.text_hash(variant.path)
@@ -279,7 +280,8 @@ def _move_compiled(stem: Path, place: Path) -> None:
 
 def _store_compiled(plan: Build, stem: Path, folder: Path) -> Build:
     """Read one compiler's log and move its library to its place; build.json comes last."""
-    compiled, log = stem.with_suffix(".so"), stem.with_suffix(".log")
+    compiled = stem.with_suffix(".so")
+    log = stem.with_suffix(".log")
     output = "not started"
     if is_file(log):
         output = log.read_text(encoding="utf-8", errors="replace")

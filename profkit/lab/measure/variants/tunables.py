@@ -181,7 +181,8 @@ class Space:
 
     def make_declared_config(self, value_by_macro: Mapping[str, str]) -> Config:
         """Return the configuration of these values; KeyError, ValueError if not declared."""
-        values, ranks = [], []
+        values = []
+        ranks = []
         for macro in self.values:
             value = value_by_macro[macro]
             values.append((macro, value))
