@@ -358,6 +358,14 @@ def is_mostly_atomics(launch: Launch) -> bool:
     return launch["l2_atomic_sectors"] >= HALF * max(launch["l2_sectors"], 1)
 
 
+def has_no_atomics(launch: Launch) -> bool:
+    """Return whether no atomic of the launch reached L2; where none was counted, that is not known."""
+    for metric in ("l2_atomic_sectors", "inst_atomic"):
+        if metric in launch:
+            return launch[metric] == 0
+    return False
+
+
 HOT_SLICE = Threshold(
     0.25,
     "of L2's peak, by which the busiest slice does more than the others: all access few addresses. "

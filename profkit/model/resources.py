@@ -364,13 +364,10 @@ class NextLimit:
 def measure_busiest_full_l2_slice(launch: Launch) -> Share:
     """Return how busy the busiest slice of L2 is where accesses to few addresses fill it; else 0.
 
-    Where these are atomics, fixes of other causes need fewer of them: what is left is not known. In
-    short launches slices are filled unevenly, and none is full.
+    Where these are atomics, or may be, fixes of other causes need fewer of them: what is left is not
+    known. In short launches slices are filled unevenly, and none is full.
     """
-    if (
-        not launch.has_collected("l2_busy", "l2_busy_max")
-        or launch.get("l2_atomic_sectors", 0.0) > 0
-    ):
+    if not launch.has_collected("l2_busy", "l2_busy_max") or not units.has_no_atomics(launch):
         return 0.0
     busiest = launch["l2_busy_max"]
     if busiest < L2.sure or busiest - launch["l2_busy"] < HOT_SLICE:

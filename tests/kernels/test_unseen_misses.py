@@ -81,6 +81,14 @@ def test_of_atomics_and_of_slices_that_are_not_full_or_not_alone_nothing_is_said
     assert measure_busiest_full_l2_slice(Launch({**ONE_SLICE, **change})) == 0
 
 
+def test_atomics_that_nobody_counted_are_not_none():
+    unknown = {name: value for name, value in ONE_SLICE.items() if name != "l2_atomic_sectors"}
+    assert measure_busiest_full_l2_slice(Launch(unknown)) == 0
+    assert measure_busiest_full_l2_slice(Launch({**unknown, "inst_atomic": 3.0})) == 0
+    assert measure_busiest_full_l2_slice(Launch({**unknown, "inst_atomic": 0.0})) == 0.93
+    assert "slice" not in judge_launch(unknown).because
+
+
 def test_a_slice_fills_from_dram_and_takes_atomics_at_once():
     """A sum of floats: one word takes an atomic every four cycles while the input streams."""
     stream = {
