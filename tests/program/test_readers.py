@@ -17,7 +17,7 @@ from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline
 from tests.conftest import ROOT
 from tests.found import find_files
-from tests.program.made import GEMM, Program, ran
+from tests.program.made import GEMM, SGEMM, Program, ran
 from tests.program.made_nsys import exported
 
 DATA = Path(__file__).parent / "data"
@@ -241,3 +241,19 @@ def test_an_old_trace_s_words_are_read_as_the_new_ones(tmp_path: Path) -> None:
         if "Input Dims" in event["args"]:
             event["args"]["Input dims"] = event["args"].pop("Input Dims")
     assert recordings.read_timeline(program.write(tmp_path / "old.json")) == new
+
+
+def test_a_name_that_the_compiler_gives_is_no_place(tmp_path: Path) -> None:
+    graph = "## Call CompiledFxGraph f537jgmuzipf4equdxsp7axl54dfxc6yzi4xw4km2 ##"
+
+    def step(p: Program) -> None:
+        region = p.op("Torch-Compiled Region: 0/0")
+        with region, p.op(graph, kind="user_annotation"):
+            for _ in range(8):
+                with p.op("aten::mm", [[512, 512], [512, 512]]):
+                    p.launch(SGEMM, 400.0)
+
+    timeline = recordings.read_timeline(ran(step).write(tmp_path / "trace.json"))
+    (found,) = triage_timeline(timeline).findings
+    assert found.rule == "fp32-matmul"
+    assert found.place == "Torch-Compiled Region: 0/0"

@@ -403,7 +403,8 @@ def _make_no_kernels_error(
     launches = sum(call.launches_kernels for own in calls.values() for call in own)
     why = ""
     if messages:
-        why = f"; nsys says: {'; '.join(text.removeprefix('nsys: ') for text in messages)}"
+        said = [text.removeprefix("nsys: ").rstrip(".") for text in messages]
+        why = f"; nsys says: {'; '.join(said)}"
     if launches:
         problem = (
             f"{export.path}: {launches:,} launches were recorded, but none of their kernels{why}"

@@ -16,6 +16,7 @@ from profkit.errors import ProfkitError
 from profkit.files import BudgetSpent
 from profkit.program.readers import RecordingKind
 from profkit.program.readers.chrome import ChromeTrace, EventPairs
+from profkit.program.readers.operators import COMPILED
 from profkit.program.readers.others import explain_known_kind
 from profkit.program.timeline import (
     FARTHEST,
@@ -441,7 +442,8 @@ class _TraceContent:
         """Make the span of an operator or a range."""
         label = "range"
         inputs: tuple[Shapes, tuple[str, ...]] = ((), ())
-        if kind == "cpu_op":
+        # torch.compile writes the name of a graph as an annotation: no program named that.
+        if kind == "cpu_op" or name.startswith(COMPILED):
             label = "op"
             inputs = self._read_inputs(name, args)
         if name.startswith("ProfilerStep"):  # up to 1.10 as an operator
