@@ -21,12 +21,27 @@ FOUND = [c for c in readme.commands() if c.split()[1] in NEEDS_GPU and c.startsw
 # What stands again with an option more (a search, with its default of trials) runs once, so.
 COMMANDS = [c for c in FOUND if not any(other.startswith(f"{c} ") for other in FOUND)]
 NAMED = {name for command in COMMANDS for name in re.findall(r"--variant (\w+)", command)}
-# Launches a softmax of PyTorch's own and a Triton kernel, as the commands ask of train.py.
+# Launches a softmax of PyTorch's own and a Triton kernel, as the commands ask of train.py; the kernel on
+# arrays of two sizes, which are captured as layer_norm and layer_norm-2.
 TRAIN = """
 import torch
-x = torch.rand(999, 999, device="cuda")
+import triton
+import triton.language as tl
+
+@triton.jit
+def layer_norm(x, y, width, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    inside = at < width
+    values = tl.load(x + tl.program_id(0) * width + at, mask=inside, other=0.0)
+    away = tl.where(inside, values - tl.sum(values, 0) / width, 0.0)
+    spread = tl.sqrt(tl.sum(away * away, 0) / width + 1e-5)
+    tl.store(y + tl.program_id(0) * width + at, away / spread, mask=inside)
+
+for width in (999, 1000):
+    x = torch.rand(999, width, device="cuda")
+    y = torch.empty_like(x)
+    layer_norm[(999,)](x, y, width, 1024)
 torch.softmax(x, 1)
-torch.compile(torch.nn.LayerNorm(999).cuda())(x)
 torch.cuda.synchronize()
 """
 

@@ -280,6 +280,54 @@ def test_the_hook_sees_launches_and_the_program_runs_on(tmp_path: Path, recordin
         assert "while a CUDA graph was recorded" in row["why_not"]
 
 
+FAKE_PROGRAM_S = """
+class Tensor:
+    dtype = "f"
+    def __init__(self, *shape, device="cuda"):
+        self.shape = shape
+    def data_ptr(self):
+        return 1
+    def stride(self):
+        return (self.shape[1], 1)
+rand, empty_like, softmax = Tensor, lambda x: Tensor(*x.shape), lambda x, dim: x
+class cuda:
+    is_current_stream_capturing = staticmethod(lambda: False)
+    synchronize = staticmethod(lambda: None)
+"""
+FAKE_JIT = """
+from triton.runtime.jit import JITFunction
+class jit(JITFunction):
+    arg_names = ["x", "y", "width", "BLOCK"]
+    def __getitem__(self, grid):
+        return lambda *args: self.run(*args, grid=grid, warmup=False)
+"""
+
+
+def test_the_kernel_that_the_page_ablates_is_captured(tmp_path: Path) -> None:
+    """The folder's name is made of the kernel's, and a number from the second size of arrays on."""
+    from tests.gpu.test_readme import COMMANDS, TRAIN
+
+    (tmp_path / "triton" / "runtime").mkdir(parents=True)
+    (tmp_path / "triton/__init__.py").write_text(FAKE_JIT)
+    (tmp_path / "triton/language.py").write_text("constexpr = int")
+    (tmp_path / "triton/runtime/__init__.py").write_text("")
+    (tmp_path / "triton/runtime/jit.py").write_text(FAKE_TRITON)
+    (tmp_path / "torch.py").write_text(FAKE_PROGRAM_S)
+    program = tmp_path / "train.py"
+    program.write_text(TRAIN)
+    environment = capture._write_request_and_make_environment(
+        tmp_path, capture.CaptureOptions(count=None)
+    )
+    environment["PYTHONPATH"] += f":{tmp_path}"
+    subprocess.run([sys.executable, program], env=environment, check=True)
+    names: set[str] = set()
+    for row in capture._read_seen_launches(tmp_path):
+        if row["launches"]:
+            names.add(capture.make_unused_folder_name(row["kernel"], names))
+    (ablated,) = (command.split()[-1] for command in COMMANDS if "ablate --kernels" in command)
+    assert ablated in {f"{name}/captured" for name in names}
+
+
 def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
     (tmp_path / "code_x.py").write_text(
         "import math as m\nSCALE = 3\n"
