@@ -69,6 +69,9 @@ HOST_BOUND = {
     "optimizer_for_loop",
     "optimizer_lamb_by_hand",
 }
+# Which rows an expert has never changes there, so that to look for them in each step is needless, too:
+# alone on an H200 that is said first (1.51 ms; host-sync 2.31 ms, but 0 at worst).
+NEEDLESS_TOO = {"sync_expert_loop"}
 
 
 def _planted(name: str) -> Any:
@@ -91,7 +94,8 @@ def _check_what_is_first(name: str, folder: Path) -> None:
     of = _triage(folder, sys.executable, program, budget=60 if name in COUNTED else 0)
     assert of["program"]["how"] == "cupti"
     if name in HOST_BOUND:
-        assert of["first"]["category"] in {PLANTED[name], "host-launch"}, (of["first"], _said(of))
+        answers = {PLANTED[name], "host-launch", *({"redundant"} if name in NEEDLESS_TOO else ())}
+        assert of["first"]["category"] in answers, (of["first"], _said(of))
         said = {finding["category"] for finding in of["findings"]}
         assert PLANTED[name] in said or _is_wait_named_before_graph(name, of), of["findings"]
         return
