@@ -16,6 +16,7 @@ from profkit.program.timeline import Timeline
 from profkit.records.paths import Beginning, read_beginning
 
 HEAD_BYTES = 4096  # of a file, that tell which unread kind it is
+COMPILED = "## Call CompiledFxGraph"  # a whole graph, which is no operator
 _LAST = "torch_trace"  # the least strict, which says of what is no recording why it is none
 # Files here that are parts of readers: importing them all would make each start slower.
 _PARTS = {

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.files import is_file, open_regular_file
+from profkit.program.readers import COMPILED
 from profkit.program.timeline import Call, HostSpan, read_operand_sizes
 
 # Calls on each side that must be the same: more where fewer do not tell, as in a loop of a step.
@@ -22,7 +23,6 @@ AROUND = (3, 15, 63)
 # Of the recorded calls, from where to where they are looked at: of four steps at least one is
 # whole there, while operators that were open at the begin or the end were seen in part.
 FROM, TO = 1 / 3, 2 / 3
-COMPILED = "## Call CompiledFxGraph"  # a whole graph, which is no operator
 WRAPPERS = {"PythonDispatchMode"}  # what torch records around operators that are handed to Python
 MOST = 1_000_000  # operators that are read
 LONGEST_LINE = 1 << 16  # bytes

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.files import BudgetSpent
-from profkit.program.readers import RecordingKind
+from profkit.program.readers import COMPILED, RecordingKind
 from profkit.program.readers.chrome import ChromeTrace, EventPairs
-from profkit.program.readers.operators import COMPILED
 from profkit.program.readers.others import explain_known_kind
 from profkit.program.timeline import (
     FARTHEST,
