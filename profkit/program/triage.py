@@ -33,6 +33,7 @@ from profkit.program.replay.scenario import (
     HostModels,
     Range,
     StepChange,
+    add_host_of_quick_steps,
     make_host_models,
 )
 from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group_works_by_kernel
@@ -82,6 +83,9 @@ PLACE_MOST = 80  # characters of a place in a note: a longer one is a kernel's n
 # other kernels than those named gained, too: 87 programs, timed before and after (decision 910).
 CAME_OF_KERNELS, CAME_OF_IDLE, CAME_WITH_OTHERS = 0.88, 0.6, 1.25
 LEAST_SHOWN = 1e-6  # of what kernels take: a smaller difference is of rounding
+QUICK_STEPS = (
+    0.1  # quantile of the steps: a host that was quick so often is quick without a recorder
+)
 SHORTEST, LONGEST = 1e-6, 1e9  # milliseconds that a step may be said to take: 1 ns, 11 days
 
 
@@ -158,6 +162,7 @@ def _judge_steps(
     if plain_ms is None:
         differing = _measure_difference_of_steps(steps)
         replayed = replace(replayed, most=typical.period / 1e6, differing=differing)
+        replayed = add_host_of_quick_steps(replayed, _find_quick_period(steps))
     case = make_step_case(process, steps, replayed, gains)
     drafts = copy_findings_with_savings(case, draft_findings(case))
     found: list[StepFinding] = []
@@ -182,6 +187,12 @@ def _judge_steps(
         verdict=judge_step_health(case, found, drafts),
         ranks=ranks,
     )
+
+
+def _find_quick_period(steps: Steps) -> int:
+    """Return nanoseconds of the step that a tenth of the others are quicker than."""
+    periods = sorted(steps.periods)
+    return periods[int(QUICK_STEPS * len(periods))]
 
 
 def _measure_difference_of_steps(steps: Steps) -> Share:

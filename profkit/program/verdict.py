@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from profkit.program.findings.case import StepCase, StepFinding
 from profkit.program.findings.kernels import is_kernel_near_floor
+from profkit.program.replay.scenario import SPREAD
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.idle import (
     CAPTURING,
@@ -86,21 +87,38 @@ def judge_step_health(
     started = _say_if_step_is_a_start(case)
     if started:
         return StepVerdict("unknown", started)
-    if listed_findings and _get_saving_of_first_finding(listed_findings) >= WORTH * plain:
+    worth = _find_finding_worth_naming(listed_findings, plain)
+    if worth and _is_sure_or_large(case, worth):
         return FOUND
     busy = _find_busy_ns_of_idlest_gpu(case)
-    computing = min(1.0, busy / 1e6 / plain)
+    computing = min(1.0, busy / 1e6 / _choose_step_ms_of_busy_share(case))
     unknown = _explain_why_unknown(case, busy, computing)
+    if worth and unknown:
+        return FOUND
     if unknown:
         return StepVerdict("unknown", f"{_say_small_findings(listed_findings)}; {unknown}")
     said = _say_how_busy(case, busy, computing)
-    said += (
-        f"; no known fix would save more than {format_percent(WORTH)} of the step"
-        f"{_say_joint_saving(listed_findings)}"
-    )
+    if worth:
+        said += _say_unsure_finding(worth)
+    else:
+        said += (
+            f"; no known fix would save more than {format_percent(WORTH)} of the step"
+            f"{_say_joint_saving(listed_findings)}"
+        )
     said += _say_idle_as_recorded(case)
     said += _say_idle_without_recorder(case, all_findings)
     return StepVerdict("healthy", said)
+
+
+def _choose_step_ms_of_busy_share(case: StepCase) -> float:
+    """Return milliseconds of the step in which a healthy GPU has to be busy.
+
+    Where steps differ and nothing but the recorder's own time is unsure, those of a quick host: it is
+    the recorder and other programs of the machine that slow it in the others.
+    """
+    if case.hosts.checked:
+        return case.hosts.plain.low
+    return case.hosts.plain.expect
 
 
 def _find_busy_ns_of_idlest_gpu(case: StepCase) -> int:
@@ -138,17 +156,53 @@ def _say_how_busy(case: StepCase, busy: int, computing: float) -> str:
     without = ""
     if abs(computing - busy / case.split.period) > LEAST_APART:
         without = " as it is without the profiler"
+        if case.hosts.plain.low < (1 - SPREAD) * case.hosts.plain.expect:
+            without = " in the quickest of the recorded steps"
     return (
         f"the GPU computes in {format_percent(computing)} of the step{without}, "
         f"{_say_top_kind_of_step(case)}"
     )
 
 
-def _get_saving_of_first_finding(findings: Sequence[StepFinding]) -> float:
-    """Return what the first finding saves, or what waits for it: a graph for which waits have to go."""
-    if findings[0].waits_before_graph:
-        return max(finding.saving.expected for finding in findings)
-    return findings[0].saving.expected
+def _find_finding_worth_naming(
+    findings: Sequence[StepFinding], plain_ms: float
+) -> StepFinding | None:
+    """Return the first finding, or what waits for it: a graph for which waits have to go.
+
+    None where it is not expected to save enough.
+    """
+    first = next(iter(findings), None)
+    if first and first.waits_before_graph:
+        first = max(findings, key=lambda finding: finding.saving.expected)
+    if first and first.saving.expected >= WORTH * plain_ms:
+        return first
+    return None
+
+
+def _is_sure_or_large(case: StepCase, finding: StepFinding) -> bool:
+    """Return whether a busy GPU's step has a problem: it is sure, or larger than a healthy one has.
+
+    A saving whose low end is less than two runs of the program differ by may be none. Idle time that a
+    recording without the program's own profiler shows is part of the step; a GPU that computes in the
+    rest of it is busy.
+    """
+    plain = case.hosts.plain.expect
+    if finding.saving.low >= SPREAD * plain:
+        return True
+    large = 2 * WORTH
+    if finding.idle and case.hosts.checked:
+        large = 1 - BUSY
+    return finding.saving.expected >= large * plain
+
+
+def _say_unsure_finding(finding: StepFinding) -> str:
+    """Say what the largest finding saves where it may be nothing."""
+    low, expected, high, _ = finding.saving
+    return (
+        "; nothing is sure to save more than two runs of a program differ by: the largest, "
+        f"{finding.rule}, is expected to save {format_figures(expected)} ms "
+        f"({format_figures(low)} to {format_figures(high)})"
+    )
 
 
 def _say_if_step_is_a_start(case: StepCase) -> str:

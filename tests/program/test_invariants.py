@@ -15,7 +15,7 @@ from profkit.program.document import make_triage_document
 from profkit.program.findings.case import StepFinding
 from profkit.program.ranks import merge_timelines
 from profkit.program.readers import torch_trace
-from profkit.program.replay.scenario import StepChange
+from profkit.program.replay.scenario import SPREAD, StepChange
 from profkit.program.timeline import Timeline
 from profkit.program.triage import IDLE_CAUSES, Triage, triage_timeline
 from tests.found import find_files
@@ -136,8 +136,11 @@ def say_what_is_known(of: Triage) -> None:
         assert of.verdict.category == "unknown"
         assert "a replay of the step" in of.verdict.say
     elif of.verdict.category == "healthy":
-        assert of.split.busy / 1e6 >= 0.85 * of.hosts.plain.expect
-        assert largest < 0.05 * of.hosts.plain.expect
+        plain = of.hosts.plain
+        assert of.split.busy / 1e6 >= 0.85 * (plain.low if of.hosts.checked else plain.expect)
+        if largest >= 0.05 * plain.expect:  # then nothing is sure
+            assert of.findings[0].saving.low < SPREAD * plain.expect
+            assert of.findings[0].saving.expected < 0.15 * plain.expect
     elif of.verdict.category == "unknown":
         assert "not known" in of.verdict.say
     else:

@@ -93,6 +93,23 @@ def start_long(p: Program) -> None:
         p.launch(MUL, 10.0)
 
 
+def start_with_another_update(p: Program) -> None:
+    """A start as long, that launches all that steps launch but for one kernel."""
+    if p.step_number == 1:
+        for number in range(200):
+            p.launch(f"candidate_{number * 7 % 61}_{number}", 30.0)
+    for layer in range(12):
+        p.launch(f"layer_{layer}", 10.0)
+    p.launch("first_update" if p.step_number == 1 else "update", 10.0)
+
+
+def test_the_first_step_of_an_optimizer_may_be_another_kernel(tmp_path: Path) -> None:
+    program = _unmarked(ran(start_with_another_update, 8))
+    found = find_steps(recordings.read_timeline(program.write(tmp_path / "a.json")).processes[0])
+    assert len(found.typical.works) == 13
+    assert len(found.steps) >= 6
+
+
 def update_at_the_end(p: Program) -> None:
     """One step, which ends with the same two kernels for each parameter."""
     for number in range(120):

@@ -6,6 +6,7 @@ import gzip
 import random
 import sqlite3
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,35 @@ def test_gpus_that_take_turns_are_not_healthy(
     assert any(f"runs on {len(counts)} GPUs" in note for note in of.notes)
     if not at_once:
         assert of.verdict.category != "healthy"
+
+
+# What a busy GPU may save, and may not.
+
+
+@pytest.mark.parametrize(
+    ("long", "short", "says"), [(200.0, 200.0, "host-launch"), (200.0, 4.0, "healthy")]
+)
+def test_idle_time_that_quick_steps_do_not_have_is_not_blamed(
+    long: float, short: float, says: str
+) -> None:
+    """The host is late in most steps of a full GPU; a fifth of them are quicker."""
+
+    def step(p: Program) -> None:
+        for number in range(4):
+            p.launch(GEMM, 2_000.0)
+            if number == 1:
+                p.wait()
+                p.work(5 * (short if p.step_number % 5 == 0 else long))
+
+    program = ran(step, 20)
+    with tempfile.TemporaryDirectory() as folder:
+        timeline = recordings.read_timeline(program.write(Path(folder) / "t.json"))
+    of = triage_timeline(replace(timeline, how="cupti"))
+    assert (of.verdict.category or of.findings[0].rule) == says
+    if says == "healthy":
+        assert "nothing is sure to save more than two runs of a program differ by" in of.verdict.say
+        assert of.hosts.plain.low < 0.9 * of.hosts.plain.expect
+        assert of.findings[0].saving.expected > 0.05 * of.hosts.plain.expect
 
 
 # What nothing in a recording explains.

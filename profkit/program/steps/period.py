@@ -318,9 +318,9 @@ def _find_repeats_after_start(
 ) -> FirstLengthCount | None:
     """Find turns behind a long start (compiling, tuning): the first, their length and their count.
 
-    A start runs what the later turns run, and more; or it only makes the tensors, and the turns are
-    most of the GPU's work. What comes at the end only, as the update of many parameters in a program
-    of one step, is a part of it.
+    A start runs nearly all that the later turns run, and more (the first update of an optimizer may be
+    another kernel); or it only makes the tensors, and the turns are most of the GPU's work. What comes
+    at the end only, as the update of many parameters in a program of one step, is a part of it.
     """
     whole = sum(_sum_gpu_time(launched) for _, launched in by_call)
     left = len(tokens) // 2
@@ -331,8 +331,9 @@ def _find_repeats_after_start(
             found = _shorten_turns(tokens, begin + found[0], *found[1:])
             first, length, count = _extend_turns_backwards(tokens, *found)
             turn = set(tokens[first : first + length])
+            new = turn.difference(tokens[: max(0, first - length)])
             work = _sum_gpu_time_of_turns(by_call, _make_even_turns(first, length, count))
-            begun = turn <= set(tokens[: max(0, first - length)]) or work >= MOST_WORK * whole
+            begun = len(new) <= (1 - ALIKE) * len(turn) or work >= MOST_WORK * whole
             if count >= STEADY and begun:
                 return first, length, count
         left //= 2
