@@ -45,6 +45,9 @@ LATER = ROOT / "artifacts" / "probes" / "later.json.xz"
 LATER_LISTED = ROOT / "tests" / "ablation" / "later.toml"
 TRITON = ROOT / "artifacts" / "probes" / "triton.json.xz"
 TRITON_LISTED = ROOT / "tests" / "ablation" / "triton.toml"
+# Pairs whose change gives a block more work, listed before blocks were joined.
+JOINED = ROOT / "artifacts" / "probes" / "joined.json.xz"
+JOINED_LISTED = ROOT / "tests" / "ablation" / "joined.toml"
 VERDICTS = ROOT / "artifacts" / "probes" / "verdicts.json.xz"
 STEPS = ROOT / "artifacts" / "probes" / "steps.json.xz"
 CHECKED = ROOT / "artifacts" / "probes" / "memcheck.json"
@@ -552,6 +555,8 @@ def write_table() -> Iterator[str]:
     yield from write_unseen(LATER_LISTED, LATER, pairs, "the first time that they were seen")
     pairs = "pairs in Triton, the first of each captured"
     yield from write_unseen(TRITON_LISTED, TRITON, pairs, "the first time that they were seen")
+    pairs = "pairs whose change gives each block more work, two blocks in one"
+    yield from write_unseen(JOINED_LISTED, JOINED, pairs, "the first time that they were joined")
     yield from write_steps()
     yield (
         f"| the bound that counters say, of the ladder and of captured Triton kernels "

@@ -81,6 +81,19 @@ def test_blocks_that_begin_as_fast_as_the_gpu_begins_any_are_too_short() -> None
     assert loads.cause == "dram-bandwidth", "what was measured comes first"
 
 
+def test_joined_blocks_are_the_cause_where_blocks_are_short_and_nothing_else_is() -> None:
+    """The blocks of a reduction, as recorded, live for 1.2 us; those of a probe that waits for 39 us."""
+    pairs = row("joined", 1.7, True, "short-blocks")
+    eights = row("joined-eight", 3.6, True, "short-blocks")
+    short = {"seconds": 150e-6, "shape": shaped(blocks=131_072)}
+    assert judged(**short).cause == ""
+    said = judged(**short, measured={**pairs, **eights})
+    assert (said.bound, said.cause, said.gain) == ("latency", "short-blocks", 3.6)
+    assert judged(**short, measured={**pairs, **CONFLICTS}).cause == "shared-bank-conflicts"
+    waits = judged(seconds=77e-6, shape=shaped(blocks=528, blocks_per_sm=2), measured=pairs)
+    assert waits.cause == ""
+
+
 def test_a_cause_that_a_fix_can_take_away_comes_before_any_bound() -> None:
     verdict = judged(measured={**LOADS, **BARRIERS, **CONFLICTS})
     assert (verdict.bound, verdict.cause, verdict.gain) == ("memory", "shared-bank-conflicts", 1.5)

@@ -60,7 +60,7 @@ def make_code(module: PtxModule, low: int = LOW, high: int = HIGH) -> SurveyedCo
         accesses=accesses,
         survey=seen,
         threads=dict.fromkeys(names, 1 << 20),
-        grids=dict.fromkeys(names, 1 << 12),
+        grids=dict.fromkeys(names, (1 << 12, 1, 1)),
         l2=1 << 20,
         room=1 << 30,
         local_bytes=8,

@@ -8,6 +8,7 @@ warp has, the warp waits for its own results, and more warps or more independent
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.change import SurveyedCode
@@ -51,7 +52,7 @@ def sum_dependency_chains_of_busiest_warp(code: SurveyedCode) -> DependencyChain
         for warp, times in enumerate(code.survey.entries[number]):
             if times and longest.cycles and name in code.grids:
                 before = by_warp.get(warp, DependencyChain())
-                by_warp[warp] = before.add_chain(longest, times / code.grids[name])
+                by_warp[warp] = before.add_chain(longest, times / prod(code.grids[name]))
     return max(by_warp.values(), key=lambda chain: chain.cycles, default=DependencyChain())
 
 

@@ -29,7 +29,7 @@ class SurveyedCode:
     accesses: Sequence[PtxAccess]
     survey: Survey
     threads: Mapping[str, int]  # of one launch of each kernel
-    grids: Mapping[str, int]  # thread blocks of one launch of each kernel
+    grids: Mapping[str, tuple[int, int, int]]  # thread blocks of one launch of each kernel
     l2: int  # bytes of the GPU's L2
     room: int  # address of ROOM bytes
     local_bytes: int  # of stack and spills of each thread
@@ -37,6 +37,8 @@ class SurveyedCode:
     fast: str  # the PTX of the same source with fast math; empty where there is none
     # accesses that went from end to end through one allocation: what lies between is theirs
     anchored: frozenset[int]
+    dynamic_shared: int = 0  # bytes of a block, the most that a launch asks for
+    blocks_at_once: int = 0  # on the GPU, the most of a launch
 
     def write_source_line_label(self, access: PtxAccess) -> str:
         """Return its source line, `name.cu:12`; empty where that is not known."""
@@ -107,6 +109,8 @@ class CodeChange:
     other_code: bool = False
     uncapped: bool = False  # to be assembled without the original's limit of registers
     part: int = 1  # of so many blocks one is launched, and does the work of all
+    axis: int | None = None  # of the grid, along which that is; None: whichever touches as much
+    more_shared: int = 0  # bytes of dynamic shared memory that it needs besides
     regions: tuple[Region, ...] = ()  # what those blocks have to touch as much of as all did
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,6 +51,7 @@ _ITS_TURN = 0.25  # of the time: a unit that works less than that has no turn
 _MOST = 1.1  # of a unit: counts are of PTX, and may say a little more than there is
 _PRODUCTS = 0.25  # of the instructions are arithmetic in half precision: products are the work
 _FROM_SHARED = 0.03  # of the instructions load the operands of products
+_SHORT_LIFE = 5e-6  # seconds that a block lives: its begin and end take 1 to 2 of them
 _AT_MOST_RATE = 0.97  # of the blocks a second that a GPU begins: launches at it differ by 2 %
 _IN_PROPORTION = 1.6  # half of the warps take nearly twice as long
 
@@ -73,6 +75,7 @@ _GONE = {
     "no-barriers": ("latency", "barrier"),
     "no-local-stores": ("memory", "l2"),
 }
+_JOINED = "joined", "joined-eight"
 # What has a turn, and the compiler does not know how long it takes -> what warps wait for, and the rule.
 _QUEUES = {
     "texture": ("tex_throttle", "tex-throttle"),
@@ -411,15 +414,20 @@ def _judge_dependent_instructions(case: AblatedCall) -> Verdicts:
 
 
 def _judge_short_blocks(case: AblatedCall) -> Verdicts:
-    """Judge a launch that begins its blocks as fast as the GPU begins any: each does too little."""
-    most = BEGUN.get(case.sms)
-    if most is None:
+    """Judge blocks that each do too little, where nothing else is known to be waited for."""
+    row, gain, said = case.find_largest_gain(_JOINED), None, []
+    at_once = case.sms * case.shape.blocks_per_sm
+    if at_once * case.seconds > _SHORT_LIFE * case.shape.blocks:
         return
-    share = case.shape.blocks / case.seconds / most
+    share = case.shape.blocks / case.seconds / BEGUN.get(case.sms, inf)
     if share >= _AT_MOST_RATE:
         percent = 100 * min(share, 1)
-        because = f"blocks begin at {percent:.0f} % of the rate at which this GPU begins any"
-        yield AblationVerdict("latency", "", "short-blocks", because)
+        said.append(f"blocks begin at {percent:.0f} % of the rate at which this GPU begins any")
+    if row:
+        gain = row.gain
+        said.append(_say_time_without(row))
+    if said:
+        yield AblationVerdict("latency", "", "short-blocks", "; ".join(said), gain)
 
 
 def _make_unknown_verdict(case: AblatedCall) -> AblationVerdict:

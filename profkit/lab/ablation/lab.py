@@ -11,7 +11,7 @@ from pathlib import Path
 from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.footprint import Region
-from profkit.lab.ablation.launches import CapturedCall, LoadedCode, Replay
+from profkit.lab.ablation.launches import WHOLE, CapturedCall, LoadedCode, Replay, Shape
 from profkit.lab.ablation.ptx import PtxEdits, PtxModule, parse_ptx_module
 from profkit.lab.ablation.readdress import TABLE
 from profkit.lab.measure import bench
@@ -115,14 +115,17 @@ class AblationLab:
         accesses: Sequence[PtxAccess],
         code: bytes,
         table: bytes,
-        one_of_blocks: int = 1,
-        axis: int | None = None,
+        shape: Shape = WHOLE,
     ) -> Sequence[int]:
         """The counters of a counting copy after one call, or after one of so many blocks of it."""
         loaded = self.load_module(module, code, table)
         first = survey.make_initial_counters(module, accesses)
         launches.write_global(loaded.module, survey.COUNTS, launches.pack_64_bit_words(first))
-        self.run_call(Replay(self.call, loaded.functions, part=one_of_blocks, axis=axis))
+        for launch in self.call.kernel_launches:
+            if shape.more_shared:
+                size = launch.smem + shape.more_shared
+                launches.allow_dynamic_shared(loaded.functions[launch.name], size)
+        self.run_call(Replay(self.call, loaded.functions, shape=shape))
         place = launches.find_global(loaded.module, survey.COUNTS, 8 * len(first))
         words = launches.download_64_bit_words(place, len(first))
         launches.unload_code(loaded)
@@ -133,15 +136,14 @@ class AblationLab:
         module: PtxModule,
         regions: Sequence[Region],
         code: bytes,
-        one_of_blocks: int,
-        axis: int | None,
+        shape: Shape,
     ) -> int:
         """Return how many sectors of the regions a marking copy touches, by one of so many blocks."""
         places = [device.allocate_device_memory(region.sectors) for region in regions]
         for place, region in zip(places, regions, strict=True):
             device.fill_device_memory(place, 0, region.sectors)
         loaded = self.load_module(module, code, launches.pack_64_bit_words(places), footprint.MAPS)
-        self.run_call(Replay(self.call, loaded.functions, part=one_of_blocks, axis=axis))
+        self.run_call(Replay(self.call, loaded.functions, shape=shape))
         touched = 0
         for place, region in zip(places, regions, strict=True):
             touched += launches.download_bytes(place, region.sectors).count(1)

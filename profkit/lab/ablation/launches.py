@@ -254,6 +254,18 @@ def _set_attribute(function: int, number: int, value: int) -> None:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """Of how many blocks one is launched, and with what."""
+
+    part: int = 1
+    axis: int | None = None  # of the grid, along which that is; None: the longest
+    more_shared: int = 0  # bytes of dynamic shared memory besides
+
+
+WHOLE = Shape()
+
+
+@dataclass(frozen=True)
 class Replay:
     """How a call is made again: with which code, and in which shape."""
 
@@ -261,8 +273,7 @@ class Replay:
     # name of a kernel -> the function that is launched in its place
     functions: Mapping[str, int] = field(default_factory=dict)
     smem: Mapping[str, int] = field(default_factory=dict)  # dynamic shared memory, where another
-    part: int = 1  # of so many blocks one is launched
-    axis: int | None = None  # of the grid, along which that is; None: the longest
+    shape: Shape = WHOLE
 
     def enqueue_call(self, stream: int) -> None:
         for step in self.call.steps:
@@ -270,10 +281,10 @@ class Replay:
                 _fill_memory(step, stream)
                 continue
             grid = step.grid
-            if self.part > 1:
-                grid = shrink_grid(grid, self.part, self.axis)
+            if self.shape.part > 1:
+                grid = shrink_grid(grid, self.shape.part, self.shape.axis)
             function = self.functions.get(step.name, step.function)
-            smem = self.smem.get(step.name, step.smem)
+            smem = self.smem.get(step.name, step.smem + self.shape.more_shared)
             _launch_kernel(step, function, grid, smem, stream)
 
 

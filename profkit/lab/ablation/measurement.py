@@ -168,7 +168,7 @@ def _compute_gains_of_all_changes(
         executed = prepared.executed.get(ablation.id)
         try:
             row = compute_gain_of_change(ablation, change, times, executed)
-            if change.part > 1:
+            if change.regions:
                 refuse_gain_beyond_arithmetic(row.gain, busy)
             measured.append(row)
         except Refused as why:

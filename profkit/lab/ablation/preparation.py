@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from profkit.errors import ProfkitError
 from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
@@ -13,7 +13,7 @@ from profkit.lab.ablation.change import ROOM, Ablation, CodeChange, Refused, Sur
 from profkit.lab.ablation.classes import list_ablations
 from profkit.lab.ablation.footprint import Region
 from profkit.lab.ablation.lab import AblationLab
-from profkit.lab.ablation.launches import KernelLaunch, LoadedCode, Replay
+from profkit.lab.ablation.launches import WHOLE, KernelLaunch, LoadedCode, Replay, Shape
 from profkit.lab.ablation.ptx import PtxModule, keep_only_named_entries, parse_ptx_module
 from profkit.lab.measure.cuda import device, library
 from profkit.records.ablation import Refusal
@@ -79,13 +79,15 @@ def _make_surveyed_code(
         accesses=found,
         survey=seen,
         threads={launch.name: launch.blocks * launch.threads for launch in launched},
-        grids={launch.name: launch.blocks for launch in launched},
+        grids={launch.name: launch.grid for launch in launched},
         l2=on.gpu.l2,
         room=room,
         local_bytes=max(local),
         capped=list(on.flags) != _drop_register_cap(on.flags),
         fast=keep_only_named_entries(on.fast, lab.call.names),
         anchored=frozenset(anchored),
+        dynamic_shared=max(launch.smem for launch in launched),
+        blocks_at_once=on.gpu.sms * max(launch.count_blocks() for launch in launched),
     )
 
 
@@ -128,7 +130,17 @@ def prepare_changes(lab: AblationLab, code: SurveyedCode, say: Say) -> PreparedC
                 _prepare_change(lab, ablation.id, change, base, prepared)
         except Refused as why:
             prepared.refused.append(why.make_refusal(ablation.id))
+        except device.CudaError as error:
+            if error.code in device.STICKY:
+                raise
+            prepared.refused.append(_refuse_launch(error).make_refusal(ablation.id))
     return prepared
+
+
+def _refuse_launch(error: device.CudaError) -> Refused:
+    """Return what the driver does not launch: more shared memory than a block can have, or registers."""
+    remedy = "use less shared memory, fewer registers or fewer threads per block"
+    return Refused("does-not-launch", error.message, "a launch that the driver takes", remedy)
 
 
 def _prepare_change(
@@ -157,23 +169,23 @@ def _prepare_other_code(
     module, flags = lab.limit_registers(change.text), list(lab.on.flags)
     if change.uncapped:
         module, flags = parse_ptx_module(change.text), _drop_register_cap(flags)
-    axis, part, before = None, change.part, code.survey.executed
-    if part > 1:
-        axis = _choose_grid_axis_to_shrink(lab, code, module, change)
-    capped = _list_register_cap_flags(lab)
-    executed = _count_executed_instructions(lab, module, capped, part=part, axis=axis)
-    if part > 1:  # one of so many blocks makes that part of the accesses of all
+    shape = Shape(change.part, change.axis, change.more_shared)
+    if change.regions:
+        shape = Shape(change.part, _choose_grid_axis_to_shrink(lab, code, module, change))
+    before, capped = code.survey.executed, _list_register_cap_flags(lab)
+    executed = _count_executed_instructions(lab, module, capped, shape=shape)
+    if change.regions:  # one of so many blocks makes that part of the accesses of all
         before, executed = (
             survey.count_global_loads_and_stores(before),
             survey.count_global_loads_and_stores(executed),
         )
         for kind in executed:
-            executed[kind] *= part
+            executed[kind] *= change.part
     else:
-        before = survey.keep_comparable_instructions(before)
-        executed = survey.keep_comparable_instructions(executed)
+        before = survey.keep_comparable_instructions(before, change.part)
+        executed = survey.keep_comparable_instructions(executed, change.part)
     prepared.executed[name] = _get_difference_or_refuse(before, executed)
-    replay = replace(_load_within_occupancy(lab, module, flags), part=part, axis=axis)
+    replay = _load_within_occupancy(lab, module, flags, shape=shape)
     lab.run_call(replay)
     prepared.replays[f"gone:{name}"] = replay
 
@@ -192,12 +204,11 @@ def _count_executed_instructions(
     module: PtxModule,
     flags: Sequence[str],
     table: bytes = b"",
-    part: int = 1,
-    axis: int | None = None,
+    shape: Shape = WHOLE,
 ) -> Counter[str]:
     """Return instructions that rewritten code executes in a call, or in one of so many blocks of it."""
     counter = _assemble_or_refuse(lab, survey.write_counting_module(module, []), flags)
-    words = lab.run_counting_copy(module, [], counter, table, part, axis)
+    words = lab.run_counting_copy(module, [], counter, table, shape)
     return survey.count_executed_by_opcode(module, words)
 
 
@@ -207,17 +218,17 @@ def _choose_grid_axis_to_shrink(
     """Return the axis along which a part of the blocks touches as many sectors as all blocks do."""
     flags = _list_register_cap_flags(lab)
 
-    def count_touched(of: PtxModule, regions: Sequence[Region], part: int, axis: int) -> int:
+    def count_touched(of: PtxModule, regions: Sequence[Region], shape: Shape) -> int:
         marked = _assemble_or_refuse(lab, footprint.write_marking_module(of, regions), flags)
-        return lab.count_touched_sectors(of, regions, marked, part, axis)
+        return lab.count_touched_sectors(of, regions, marked, shape)
 
-    before = count_touched(code.module, change.regions, 1, 0)
+    before = count_touched(code.module, change.regions, WHOLE)
     regions = footprint.replace_accesses_of_regions(change.regions, module)
     most = 0.0
     for axis in launches.rank_axes(lab.call.kernel_launches[0].grid):
         if min(launch.grid[axis] for launch in lab.call.kernel_launches) < change.part:
             continue
-        touched = count_touched(module, regions, change.part, axis)
+        touched = count_touched(module, regions, Shape(change.part, axis))
         most = max(most, touched / max(1, before))
         if most >= 1 - EXECUTED:
             return axis
@@ -248,6 +259,7 @@ def _load_within_occupancy(
     flags: Sequence[str],
     table: bytes = b"",
     base: LoadedCode | None = None,
+    shape: Shape = WHOLE,
 ) -> Replay:
     """Return code of which no more blocks fit on an SM than of the original.
 
@@ -270,13 +282,17 @@ def _load_within_occupancy(
                 "give the kernel a few more registers: use fewer threads per block, or no register "
                 "limit",
             )
-        smem[launch.name] = _find_limiting_shared_size(launch, function, wanted)
-    return Replay(lab.call, loaded.functions, smem)
+        least = launch.smem + shape.more_shared
+        launches.allow_dynamic_shared(function, least)
+        smem[launch.name] = _find_limiting_shared_size(launch, function, wanted, least)
+    return Replay(lab.call, loaded.functions, smem, shape)
 
 
-def _find_limiting_shared_size(launch: KernelLaunch, function: int, blocks: int) -> int:
+def _find_limiting_shared_size(
+    launch: KernelLaunch, function: int, blocks: int, least: int = 0
+) -> int:
     """Return the least dynamic shared memory, its own at least, with which no more than `blocks` fit."""
-    size = launch.smem
+    size = max(least, launch.smem)
     while launch.count_blocks(function, size) > blocks:
         size += _STEP
         launches.allow_dynamic_shared(function, size)

@@ -241,10 +241,19 @@ _OUTWARD = re.compile(
 _OWN = re.compile(r"\.(param|local|const)\b")
 
 
-def keep_comparable_instructions(executed: Counter[str]) -> Counter[str]:
-    """Return of counted instructions those that other code for the same work has as many of."""
+# What blocks that are joined have in common.
+_SHARED = re.compile(r"(bar|barrier|cp\.async\.(commit|wait))\w*\b")
+
+
+def keep_comparable_instructions(executed: Counter[str], joined: int = 1) -> Counter[str]:
+    """Return of counted instructions those that other code for the same work has as many of.
+
+    `joined`: so many blocks in one, with barriers in common.
+    """
     kept: Counter[str] = Counter()
     for opcode, number in executed.items():
+        if joined > 1 and _SHARED.match(opcode):
+            continue
         if _OUTWARD.match(opcode) and not _OWN.search(opcode):
             kept[opcode] = number
     return kept

@@ -7,6 +7,7 @@ and wider instructions. Only threads that work alone can be fewer: each does wha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.change import (
@@ -59,7 +60,7 @@ class AccessesWide(AccessAblation):
         moved = [access for access in executed if self.is_stream(access) and not access.steers]
         self.refuse_other_accesses(executed, moved)
         part = _WIDEST // max(access.width for access in moved)
-        if part < 2 or max(self.code.grids.values()) < part:
+        if part < 2 or prod(*self.code.grids.values()) < part:
             raise _make_shape_refusal("its widest access is 16 bytes, or it has no blocks to spare")
         regions = self.merge_into_regions(moved)
         changed = f"{format_count(len(moved), 'access', 'accesses')} {part} times as wide, "
