@@ -92,6 +92,14 @@ class Scenario:
     without_ends: bool = False  # the fix is of the launch's own beginning and end
 
 
+def make_scenario_of_more_blocks(launch: Launch, places: float) -> Scenario:
+    """Return a launch whose blocks fill so many times more places, and pay their ends."""
+    ends = 0.0
+    if "time" in launch:
+        ends = min(1.0, ENDS_OF_MORE_BLOCKS / launch["time"])
+    return Scenario(places=places, ends=ends)
+
+
 def join_scenarios(scenarios: Iterable[Scenario]) -> Scenario:
     """Return all of them at once: a wait or work goes as far as where most of it goes.
 
@@ -126,6 +134,8 @@ def _combine_by_least_share(shares: list[Mapping[str, float]]) -> dict[str, floa
 
 # s: no launch is faster (1.03 us measured on an H200 in a replayed graph).
 EMPTY_LAUNCH = 1e-6
+# s: under ncu, before a launch's blocks are at work and after; more blocks pay it again.
+ENDS_OF_MORE_BLOCKS = 4e-6
 # s: from an SM's first warp on until a first value from memory is there: 500 to 900 cycles.
 FIRST_TRIP = 5e-7
 MOST_ENDS = 0.95  # of the time
@@ -207,7 +217,7 @@ def _compute_share_of_ends(launch: Launch) -> float:
     return min(measure_idleness(launch).share_without_any_work, ENDS_MOST / launch["time"])
 
 
-def _compute_least_share_of_ends(launch: Launch, scenario: Scenario) -> float:
+def compute_least_share_of_ends(launch: Launch, scenario: Scenario) -> float:
     """Return the share of the time that no fix of what blocks do can take: no block is at work in it.
 
     Where the busiest SM was not counted, or the fix is of the ends, that is an empty launch's time.
@@ -237,7 +247,7 @@ def bound_speedup_by_units(launch: Launch, scenario: Scenario) -> float:
     ):
         stays.append(launch["dram_busy"] / find_attainable_share("dram", launch))
     throughput = max(stays, default=0.0)
-    ends = max(scenario.ends, _compute_least_share_of_ends(launch, scenario))
+    ends = max(scenario.ends, compute_least_share_of_ends(launch, scenario))
     working_time = max(1 - scenario.gone - ends, 0.0)
     latency_left = working_time / (compute_issue_wait_ratio(launch, scenario) * scenario.places)
     latency_left = max(latency_left, working_time * scenario.keeps)
@@ -268,9 +278,9 @@ def compute_fullest_unit_share(launch: Launch, scenario: Scenario, stream: float
 def compute_issue_wait_ratio(launch: Launch, scenario: Scenario) -> Factor:
     """Return how many times less often a warp waits between two issues; inf without warp states."""
     if "stall_selected" not in launch:
-        if scenario.waits:
-            return inf
-        return 1.0
+        if all(left == 1.0 for left in scenario.waits.values()):
+            return 1.0
+        return inf
     rest, stays, barrier = 0.0, 0.0, 0.0
     for name in launch.list_metrics_with_prefix("stall_"):
         state = name.removeprefix("stall_")

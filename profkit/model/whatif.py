@@ -31,6 +31,7 @@ from profkit.model.scenario import (
     Scenario,
     bound_speedup_by_units,
     make_bounded_expectation,
+    make_scenario_of_more_blocks,
     predict_speedup,
 )
 from profkit.records.store import Document
@@ -183,7 +184,7 @@ def predict_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange])
         if not measure_unit_shares_of_peak(launch):
             launch.require_collected("issue_busy")
         scenario = _make_scenario_of_changed_counts(launch, apply_counter_changes(launch, changes))
-        gain = predict_speedup(launch, scenario)
+        gain = predict_speedup(launch, _add_ends_of_more_blocks(launch, scenario))
         # A unit above its peak is counted beyond what is possible: no bound says less than the model.
         bound = max(gain, bound_speedup_of_scenario(launch, scenario))
         return make_bounded_expectation(gain, SPREAD, bound, OFFSET)
@@ -191,6 +192,13 @@ def predict_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange])
         section = CATALOGUE[absent.metric].section or "every report"
         message = f"{absent.metric} was not collected, and the cost model needs it"
         raise ProfkitError(message, f"--section {section}") from absent
+
+
+def _add_ends_of_more_blocks(launch: Launch, scenario: Scenario) -> Scenario:
+    """Return a scenario with the ends that a launch has where its blocks fill more places."""
+    if scenario.places <= 1:
+        return scenario
+    return replace(scenario, ends=make_scenario_of_more_blocks(launch, scenario.places).ends)
 
 
 def bound_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange]) -> float | None:
@@ -204,8 +212,9 @@ def bound_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange]) -
 def bound_speedup_of_scenario(launch: Launch, scenario: Scenario) -> float:
     """Return the speed-up that changed counts cannot pass, as a finding's bound is worked out.
 
-    A unit keeps the work that the changes leave it. Of a wait that shrinks nothing needs to be left,
-    and any other wait stays; but where a unit is near its peak and is relieved, any wait may be for it.
+    A unit keeps the work that the changes leave it. Of a wait that shrinks nothing needs to be left, nor
+    of the wait at barriers; any other wait stays. But where a unit is near its peak and is relieved, any
+    wait may be for it.
     """
     relieved = []
     for use in list_resource_uses(launch):
@@ -218,6 +227,8 @@ def bound_speedup_of_scenario(launch: Launch, scenario: Scenario) -> float:
     waits = {}
     for state, left in scenario.waits.items():
         waits[state] = left if left >= 1 else 0.0
+    if 0.0 in waits.values():
+        waits[BARRIER] = 0.0  # warps may wait there for those that wait less now
     return bound_speedup_by_units(launch, replace(scenario, waits=waits))
 
 

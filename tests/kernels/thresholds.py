@@ -34,7 +34,6 @@ DECIDE_NO_VERDICT = {
     "resources.SCATTERED",
     "resources.PAIRED",
     "launch.SCHEDULERS",
-    "launch.SHARE_OF_ENDS",
     "waste.LINE",
     "waste.HOT_ADDRESS",
     "launch.HIDDEN",

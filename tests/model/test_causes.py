@@ -283,26 +283,19 @@ def test_at_best_no_wait_of_its_family_stays_and_every_other_family_s_does():
 @pytest.mark.parametrize(
     ("values", "places", "ends"),
     [
-        # Of 132 SMs 66 have a block; a launch's ends are at least 4 us under ncu, 1 us without it.
-        ({"grid_size": 66.0, "sm_count": 132.0, "time": 4e-5}, 2.0, (0.1, 0.025)),
+        # Of 132 SMs 66 have a block; a launch with more of them has ends of 4 us under ncu.
+        ({"grid_size": 66.0, "sm_count": 132.0, "time": 4e-5}, 2.0, 0.1),
         # Each SM holds 8: a sixteenth of a wave.
-        ({"grid_size": 66.0, "sm_count": 132.0, "waves": 0.0625, "time": 4e-5}, 16.0, (0.1, 0.025)),
-        ({"grid_size": 264.0, "sm_count": 132.0, "waves": 4.0, "time": 4e-5}, 1.0, (0.1, 0.025)),
-        # No SM at work for a fifth of the time: that is what the ends are.
-        (
-            {"grid_size": 66.0, "sm_count": 132.0, "sm_active_max": 0.8, "time": 4e-5},
-            2.0,
-            (0.2, 0.2),
-        ),
-        ({"grid_size": 66.0, "sm_count": 132.0, "sm_active_max": 0.8}, 2.0, (0.2, 0.2)),
-        ({"grid_size": 66.0, "sm_count": 132.0, "sm_active_max": 1.02}, 2.0, (0.0, 0.0)),
-        ({"grid_size": 66.0, "sm_count": 132.0, "time": 2e-6}, 2.0, (1.0, 0.5)),
+        ({"grid_size": 66.0, "sm_count": 132.0, "waves": 0.0625, "time": 4e-5}, 16.0, 0.1),
+        ({"grid_size": 264.0, "sm_count": 132.0, "waves": 4.0, "time": 4e-5}, 1.0, 0.1),
+        ({"grid_size": 66.0, "sm_count": 132.0}, 2.0, 0.0),
+        ({"grid_size": 66.0, "sm_count": 132.0, "time": 2e-6}, 2.0, 1.0),
     ],
 )
 def test_a_small_grid_fills_every_place_but_pays_its_ends(values, places, ends):
     expected, most = typical("grid-too-small", **values), best("grid-too-small", **values)
     assert (expected.places, most.places) == pytest.approx((places, places))
-    assert (expected.ends, most.ends) == pytest.approx(ends)
+    assert (expected.ends, most.ends) == pytest.approx((ends, 0.0))
 
 
 def test_more_warps_are_as_many_as_an_sm_holds():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 from collections import Counter
+from glob import glob
 
 import pytest
 
@@ -16,7 +17,7 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, measure_sector_waste
 from profkit.model.resources import compute_share_of_block_launch_rate
-from profkit.model.scenario import RELIEVED
+from profkit.model.scenario import RELIEVED, Scenario, compute_least_share_of_ends
 from profkit.model.whatif import (
     CounterChange,
     apply_counter_changes,
@@ -25,6 +26,7 @@ from profkit.model.whatif import (
     predict_speedup_of_changes,
 )
 from profkit.reports.metrics import CATALOGUE
+from tests.conftest import others
 
 LAUNCH = {
     "cycles": 1e5,
@@ -312,16 +314,80 @@ def test_a_finding_and_whatif_agree_on_the_same_change():
     assert "redundant-exp" not in names
 
 
-def test_a_change_has_one_ceiling_whoever_is_asked():
-    """Without its bank conflicts stage2 gets as fast at most by its finding as by its wavefronts."""
-    (metrics,) = pk.load(["artifacts/stage2.B.ncu-rep"]).to_dict("records")
+ONE_CEILING = ("shared-bank-conflicts", "grid-too-small")  # counts say all that goes
+
+
+def _compare_ceilings(metrics):
+    """Yield for each of these findings its rule, its ceiling, and the one of the same changed counts."""
     launch = Launch({name: metrics[name] for name in metrics if name in CATALOGUE})
-    finding = next(
-        found for found in judge_launch(metrics).findings if found.rule == "shared-bank-conflicts"
-    )
-    shares = SAME_CHANGE[finding.rule](launch)
-    changes = [CounterChange(name, "*", share) for name, share in shares.items()]
-    assert bound_speedup_of_changes(launch, changes) == pytest.approx(finding.gain, rel=0.02)
+    for found in judge_launch(metrics).findings:
+        if found.rule not in ONE_CEILING or found.gain is None:
+            continue
+        shares = SAME_CHANGE[found.rule](launch)
+        if not launch.has_collected("instructions", "warps_per_sm", *shares):
+            continue
+        changes = [CounterChange(name, "*", share) for name, share in shares.items()]
+        yield found.rule, found.gain, bound_speedup_of_changes(launch, changes)
+
+
+def test_a_change_has_one_ceiling_whoever_is_asked(launches_on_record):
+    """All bank conflicts gone, or all places filled: the finding and the counts say the same."""
+    asked = Counter()
+    for metrics in launches_on_record:
+        for rule, ceiling, same in _compare_ceilings(metrics):
+            asked[rule] += 1
+            assert same == pytest.approx(ceiling, rel=0.005), rule
+    assert asked["shared-bank-conflicts"] > 25
+    assert asked["grid-too-small"] > 15
+
+
+def test_some_more_blocks_bring_no_more_than_all_that_fit(launches_on_record):
+    asked = 0
+    for metrics in launches_on_record:
+        launch = Launch({name: metrics[name] for name in metrics if name in CATALOGUE})
+        for found in judge_launch(metrics).findings:
+            if found.rule != "grid-too-small" or not found.expect:
+                continue
+            if not launch.has_collected("instructions", "warps_per_sm"):
+                continue
+            asked += 1
+            more = _fill_grid(launch)["grid_size"]
+            half = [CounterChange("grid_size", "*", max(1.0, more / 2))]
+            assert predict_speedup_of_changes(launch, half).gain <= 1.05 * found.expect.gain
+    assert asked > 15
+
+
+def test_no_finding_expects_more_than_its_ceiling_nor_takes_time_without_any_work(
+    launches_on_record,
+):
+    """Of the launch's ends only their own rule can take something."""
+    asked = 0
+    for metrics in launches_on_record:
+        launch = Launch({name: metrics[name] for name in metrics if name in CATALOGUE})
+        least = compute_least_share_of_ends(launch, Scenario())
+        for found in judge_launch(metrics).findings:
+            if found.status != "fires" or found.gain is None:
+                continue
+            asked += 1
+            if found.expect:
+                assert found.expect.low <= found.expect.gain <= found.expect.high <= found.gain
+            if found.rule != "short-kernel" and least > 0:
+                assert found.gain <= 1.001 / least, found.rule
+            if found.rule == "shared-bank-conflicts":
+                assert found.gain <= 1.001 / (1 - waste.compute_bank_conflict_share(launch))
+    assert asked > 500
+
+
+@pytest.fixture(scope="module")
+def launches_on_record():
+    """The counters of our reports, of other people's kernels and, where they are, of their reports."""
+    launches = []
+    for kept in ("pairs", "unseen"):
+        with lzma.open(f"artifacts/{kept}.json.xz", "rt") as file:
+            launches += [pair["before"] for pair in json.load(file)]
+    reports = [*sorted(glob("artifacts/*.ncu-rep")), *others()]
+    launches += pk.load(reports).to_dict("records")
+    return launches
 
 
 def test_no_part_of_an_interval_is_above_what_the_changes_can_bring():

@@ -24,7 +24,12 @@ from profkit.model.resources import (
     find_busiest_resource_but,
     list_resource_uses,
 )
-from profkit.model.scenario import EMPTY_LAUNCH, Fix, Scenario
+from profkit.model.scenario import (
+    EMPTY_LAUNCH,
+    Fix,
+    Scenario,
+    make_scenario_of_more_blocks,
+)
 from profkit.reports.figures import format_counted, format_seconds, format_share
 
 MOVES = Threshold(
@@ -82,8 +87,6 @@ ROUNDS = Threshold(
 WAITED = Threshold(
     1 / 11, "share of the time without any SM at work: a gain of 1.1, from which it is worth a line"
 )
-# s: what a launch takes under ncu before its blocks are at work and after; more blocks pay it again.
-SHARE_OF_ENDS = 4e-6
 
 
 def _check_small_grid(launch: Launch) -> Hit | None:
@@ -288,14 +291,10 @@ def _check_short_launch(launch: Launch) -> Hit | None:
 # What fixing it brings.
 
 
-def _fill_empty_slots(launch: Launch, ends: float) -> Scenario:
-    """Return a launch with blocks enough for every place: of the SMs, and of the warps on each."""
+def _compute_filled_share_of_places(launch: Launch) -> float:
+    """Return the share of the places that blocks fill: of the SMs, and of the warps on each."""
     fill = launch["grid_size"] / launch["sm_count"]
-    fill = min(1.0, fill, launch.get("waves", fill))
-    idle = 1 - min(1.0, launch.get("sm_active_max", 1.0))
-    if "time" in launch:
-        idle = max(idle, ends / launch["time"])
-    return Scenario(places=1 / fill, ends=min(1.0, idle))
+    return min(1.0, fill, launch.get("waves", fill))
 
 
 def _balance_sms(launch: Launch) -> Scenario:
@@ -466,8 +465,10 @@ RULES = (
             "the fullest unit reaches its peak. Expected: the same, and each block takes its time to "
             "start and end. Both assume more warps in total: the same threads in smaller blocks gain "
             "less, since no more of them wait at the same time",
-            lambda launch: _fill_empty_slots(launch, EMPTY_LAUNCH),
-            lambda launch: _fill_empty_slots(launch, SHARE_OF_ENDS),
+            lambda launch: Scenario(places=1 / _compute_filled_share_of_places(launch)),
+            lambda launch: make_scenario_of_more_blocks(
+                launch, 1 / _compute_filled_share_of_places(launch)
+            ),
         ),
         fires=(
             launch(grid_size=32, sm_count=132, block_size=384, waves=0.24, sm_active=0.2),
