@@ -416,7 +416,7 @@ def _launch(counters: Mapping[str, Any]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class UnexplainedWait:
-    """A change of a launch that a wait without a cause leads: how far what came is from the model."""
+    """A change against a wait without a cause that leads: how far what came is from the model."""
 
     repository: str
     came: float
@@ -425,10 +425,16 @@ class UnexplainedWait:
 
 @cache
 def read_unexplained_waits() -> tuple[UnexplainedWait, ...]:
-    """Return every change of such launches on record, whether or not it brought anything."""
+    """Return every change against such a wait on record, whether or not it brought anything.
+
+    A change against something else (bank conflicts, registers, nothing) leaves the wait as it is: what
+    it brought says nothing of loads in flight.
+    """
     waits = []
     for pair in [*pairs(), *pairs(KEPT_UNSEEN)]:
-        saving = pair.estimate_unexplained_wait(pair.causes[0]) if pair.causes else None
+        if not pair.causes or pair.causes[0].rule not in pair.rules:
+            continue
+        saving = pair.estimate_unexplained_wait(pair.causes[0])
         if saving and saving.is_known:
             size = log(saving.expected)
             residual = (log(pair.speedup) - size) / (OFFSET + size)

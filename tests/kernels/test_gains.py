@@ -133,11 +133,20 @@ def test_the_spread_in_use_is_that_of_what_is_committed():
 
 
 def test_what_waits_without_a_cause_brought_is_that_of_what_is_committed():
-    """All changes count, and about half of them brought less than a tenth."""
+    """All changes against it count, and two of five of them brought less than a tenth."""
     assert GAINS.spread_of_unexplained() == UNEXPLAINED
     waits = GAINS.read_unexplained_waits()
-    assert len({wait.repository for wait in waits}) >= 20
-    assert 0.4 < sum(wait.came < 1.1 for wait in waits) / len(waits) < 0.6
+    assert len({wait.repository for wait in waits}) >= 15
+    assert 0.3 < sum(wait.came < 1.1 for wait in waits) / len(waits) < 0.5
+
+
+def test_a_change_against_something_else_says_nothing_of_a_wait():
+    waiting = []
+    for pair in [*GAINS.pairs(), *GAINS.pairs(GAINS.KEPT_UNSEEN)]:
+        if pair.causes and pair.estimate_unexplained_wait(pair.causes[0]):
+            waiting.append(pair)
+    against = [pair for pair in waiting if pair.causes[0].rule in pair.rules]
+    assert len(GAINS.read_unexplained_waits()) == len(against) < len(waiting)
 
 
 def test_what_is_said_today_sets_no_interval(kept):
@@ -176,7 +185,8 @@ def test_intervals_hold_at_least_as_often_around_what_is_expected_today(judged):
     held = GAINS.left_out(judged)
     every = [GAINS.holds(*made) for several in held.values() for made in several]
     inside, fixes = COVERAGE
-    assert inside / fixes <= sum(every) / len(every) <= 0.85
+    # Answers of today know what they missed of these fixes, so they hold more often than four of five.
+    assert inside / fixes <= sum(every) / len(every) <= 0.88
     assert len(held) >= 25
 
 
