@@ -166,11 +166,25 @@ def explain_no_match(
         filters.append(f"--kernel {kernel}")
     if where:
         filters.append(f"--where {where}")
-    names = list(dict.fromkeys(shorten_name(run.kernel, 40) for run in launches))
-    there = ", ".join(names[:5])
+    what, names = _list_what_launches_have(launches, where or "")
+    there = ", ".join(names[:5]) or "none"
     if len(names) > 5:
         there += f" and {len(names) - 5} more"
-    return ProfkitError(f"no launch matches {' and '.join(filters)}", f"kernels here: {there}")
+    return ProfkitError(f"no launch matches {' and '.join(filters)}", f"{what} here: {there}")
+
+
+def _list_what_launches_have(launches: Sequence[JudgedLaunch], where: str) -> tuple[str, list[str]]:
+    """Return the values of the column that an expression asks for, else the names of kernels."""
+    known: dict[str, tuple[str, list[str | None]]] = {
+        "variant": ("variants", [run.variant for run in launches]),
+        "case": ("cases", [run.case for run in launches]),
+        "bound": ("bounds", [run.diagnosis.bound for run in launches]),
+        "limiter": ("limiters", [run.diagnosis.limiter for run in launches]),
+    }
+    for column, (what, values) in known.items():
+        if re.search(rf"\b{column}\b", where):
+            return what, list(dict.fromkeys(value for value in values if value))
+    return "kernels", list(dict.fromkeys(shorten_name(run.kernel, 40) for run in launches))
 
 
 def expand_report_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:

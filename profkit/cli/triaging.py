@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,7 +52,12 @@ from profkit.program.readers.gathered import STANDARD_INPUT
 from profkit.program.recorded import REPORTS, judge_recordings
 from profkit.program.triage import Triage, triage_timeline
 from profkit.show.text.blocks import TextLine
-from profkit.show.views.triage import ORIGINS, show_triage, write_brief_triage
+from profkit.show.views.triage import (
+    ORIGINS,
+    show_triage,
+    suggest_commands,
+    write_brief_triage,
+)
 
 if TYPE_CHECKING:
     from profkit.collect.timeline import RecordingWindow
@@ -97,7 +103,7 @@ class Question:
         document: TriageDocument | SecondTriageDocument = content
         if self.version != 1:
             document = convert_to_second_form(content)
-        print_blocks(show_triage(content, by=self.by), document)
+        print_blocks(chain(show_triage(content, by=self.by), suggest_commands(content)), document)
 
 
 def print_brief_answer(content: TriageDocument) -> None:

@@ -170,7 +170,7 @@ _KINDS = (
     ),
     _FileKind(
         name="report",
-        meaning="a report of Nsight Compute",
+        meaning="an Nsight Compute report",
         command="profkit diagnose {}",
         is_kind=lambda file: file.head.startswith(b"NVR"),
         verbs=("diagnose", "report", "roofline", "compare", "whatif", "gate", "history"),

@@ -96,8 +96,8 @@ def _list_finding_cards(
         drawn.update(list_highlight_marks_of_idle(program.triage, cause))
     cards = []
     for number, row in enumerate(program.content["findings"], 1):
-        title, advice = screen.write_finding_texts(row, program.content["step"])
-        other = screen.say_alternative(row, program.content["findings"])
+        title, advice = screen.write_finding_texts(row, program.content)
+        other = screen.say_alternative(row, program.content)
         mark = f"f{number}"
         if mark not in drawn:
             mark = ""

@@ -122,5 +122,5 @@ def test_compare_takes_what_processes_differ_by_from_the_history(run, tmp_path: 
     ]
     History(tmp_path / "h").append_rows(days)
     told = " ".join(run(*words).stdout.split())
-    assert "slower: 1.015x (" in told
+    assert "v1.B is slower than before: 1.015x (" in told
     assert "processes differ by 0.063 %, measured" in told

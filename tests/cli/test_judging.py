@@ -54,7 +54,7 @@ def ladder(tmp_path: Path) -> Path:
 def test_compare_says_faster_and_exits_zero(run, ladder):
     found = run("compare", "stage1", "stage2", "--artifacts", ladder)
     assert found.exit_code == 0
-    assert "faster: 2.00x (1.98 to 2.02)" in found.stdout
+    assert "stage2.B is faster than stage1.B: 2.00x (1.98 to 2.02)" in found.stdout
     assert "2.000x (1.998" in found.stdout  # in this session
     assert "registers" in found.stdout
     assert "no report: no counters" in found.stdout
@@ -80,7 +80,7 @@ def test_a_wrong_kernel_is_not_compared(run, ladder):
     found = run("compare", "stage2", "stage3", "--artifacts", ladder)
     assert found.exit_code == 1
     assert "not compared: stage3.B gives wrong results" in found.stdout
-    assert "faster:" not in found.stdout
+    assert "faster than" not in found.stdout
     assert run("compare", "stage3", "stage2", "--artifacts", ladder).exit_code == 2
 
 
@@ -160,7 +160,7 @@ def test_compare_as_json_and_markdown(run, ladder):
     assert document["schema"] == "profkit.compare/1"
     assert document["changes"][0]["time"]["answer"] == "faster"
     text = run("compare", "stage1", "stage2", "--artifacts", ladder, "--markdown").stdout
-    assert text.startswith("## stage1.B -&gt; stage2.B")
+    assert text.startswith("## stage2.B is faster than stage1.B: 2.00x (1.98 to 2.02)")
     assert "registers 64 -&gt; 80" in text
 
 

@@ -111,7 +111,7 @@ def test_index_and_reference_hold_everything() -> None:
             "(hits-l1 and hits-l2) gives an upper bound: it removes more than any fix could",
         ),
         ("tail-effect", "detects it from how the launch runs"),
-        ("xu-pipe", "counts instructions: xu"),
+        ("xu-pipe", "by counting instructions: xu"),
         ("redundant-exp", "does not measure it: only the workload's own count"),
     ],
 )

@@ -127,9 +127,9 @@ def test_hostile_text_stays_text(text: str) -> None:
 
 def test_a_comparison_shows_what_the_command_prints() -> None:
     found = pk.compare("stage1.B", "stage2.B", artifacts=ARTIFACTS)
-    assert repr(found).startswith("stage1.B -> stage2.B\n")
+    assert repr(found).startswith("stage2.B is faster than stage1.B: ")
     seen = Seen(found._repr_html_())
-    assert seen.text.startswith("stage1.B -> stage2.B\n")
+    assert seen.text.startswith("stage2.B is faster than stage1.B: ")
     assert format_both_bounds(found.changes[0].launches[0]) in " ".join(seen.text.split())
     assert found.to_json()["changes"][0]["after"] == "stage2.B"
 

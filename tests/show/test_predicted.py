@@ -11,7 +11,7 @@ from profkit.show.views.comparison import TRY, show_predicted_times
 
 BLOCKS = CounterChange("grid_size", "*", 4.0)
 SURE = Expectation(gain=2.0, low=1.6, high=2.4)
-NOTHING = f"this is a model: {TRY}"
+NOTHING = f"the change may gain nothing: {TRY}"
 SIZE = f"counters cannot tell how much the change gains: {TRY}"
 
 
@@ -38,7 +38,7 @@ def test_one_kernel_is_a_sentence() -> None:
     row = ExpectedLaunch(None, 1e-4, SURE, kernel="void scale<(int)64>(float *)")
     first = next(iter(show_predicted_times("mine.ncu-rep", (BLOCKS,), [row])))
     assert first == Paragraph(
-        "With 4x the blocks, scale<64> would take about 50.0 µs instead of 100 µs: "
+        "With 4x the blocks, scale<64> would take about 50.0 µs under ncu instead of 100 µs: "
         "expect 2.00x (1.60 to 2.40)"
     )
 

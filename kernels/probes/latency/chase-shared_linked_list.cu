@@ -6,7 +6,7 @@
 
    bound: latency     limiter: short_scoreboard  cause: short-scoreboard
    twin: yes          output: same
-   relieves: the same places, whose addresses are computed: eight loads in flight per warp
+   relieves: the same locations, their addresses computed in advance: eight loads in flight per warp
 */
 #include "../probe.cuh"
 

@@ -104,7 +104,9 @@ NoLines = Annotated[
 ]
 NoOperators = Annotated[
     bool,
-    typer.Option("--no-operators", help="Skip torch operators; recording them slows a few steps."),
+    typer.Option(
+        "--no-operators", help="Record no torch operators; recording them slows a few steps."
+    ),
 ]
 Output = Annotated[
     Path | None,

@@ -66,8 +66,8 @@ ATTENTION = RuleTexts(
         "step, {around:time} of it outside the matrix products)"
     ),
     advice=Advice(
-        torch="torch.nn.functional.scaled_dot_product_attention",
-        jax="jax.nn.dot_product_attention",
+        torch="use torch.nn.functional.scaled_dot_product_attention",
+        jax="use jax.nn.dot_product_attention",
         others="use fused attention (FlashAttention or cuDNN's)",
     ),
     floor="run",
@@ -497,10 +497,7 @@ def _find_gradient_casts(
 
 CASTS = RuleTexts(
     rule="elementwise-chain",
-    says=(
-        "{count:,} kernels per step ({ms:time}) only convert tensors to another type; {alike} of "
-        "them have the size {size}"
-    ),
+    says=("{count:,} kernels per step ({ms:time}) only convert tensors to another type{sizes}"),
     advice=Advice(
         others=(
             "keep tensors in the type in which they are used: leave autocast's cache on, or keep "
@@ -520,7 +517,10 @@ def find_repeated_casts(case: StepCase, claimed_works: frozenset[int]) -> Iterat
     merge = dict.fromkeys(works, REACH["launch of a cast"])
     change = StepChange(dict.fromkeys(works, REACH["casts"]), merge)
     shape, alike = sizes.most_common(1)[0]
-    yield case.make_finding(CASTS, works, change, alike=alike, size=_format_first_shape(shape))
+    said = "; their sizes are not known"
+    if shape and shape[0]:
+        said = f"; {alike:,} of them have the size {_format_first_shape(shape)}"
+    yield case.make_finding(CASTS, works, change, alike=alike, sizes=said)
 
 
 def _get_sorted_sizes_of_first_operand(work: StepWork) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ SLOW_LAUNCHES = RuleTexts(
     rule="host-launch",
     says=(
         "the GPU is idle for {share:.0%} of the recorded step because the next launch comes too "
-        "late ({launches:,} launches, {kernels:,} of them kernels of {mean:figures} µs on average)"
+        "late ({launches:,} launches{of_them}, {mean:figures} µs per kernel on average)"
     ),
     advice=Advice(
         torch="capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
@@ -110,6 +110,7 @@ def find_slow_launches(case: StepCase, claimed_works: frozenset[int]) -> Iterato
         launches=count,
         kernels=len(kernels),
         mean=mean,
+        of_them="" if len(kernels) == count else f", {len(kernels):,} of them kernels",
     )
     if advice != "captured":
         finding = replace(finding, cause=finding.cause + _say_where_graphs_end(case))

@@ -239,7 +239,7 @@ def _estimate_floor_ns_of_group(
 SORTS = RuleTexts(
     rule="kernel",
     says="sorting {size} values takes {ms:time} per step, but only the first few are used",
-    advice=Advice(others="torch.topk"),
+    advice=Advice(others="use torch.topk"),
 )
 
 

@@ -46,6 +46,7 @@ ORDER = "sorted by expected saving"
 ABLATED = ("measured", "bound")  # groups of causes.toml that an ablation takes away
 WHOLE = 0.995  # of a line from which on its call has all of it
 CLEARLY_MORE = 1.1  # a gain a tenth larger than what leads
+FURTHER_GAINS = 2  # named in the answer, besides the gain of what leads
 GPUS = 3  # that are named with their time
 REPORTS = 8  # that a command names one by one
 BRIEF = 2000  # characters of a brief: 500 tokens of English with numbers
@@ -437,8 +438,8 @@ def highlight_answer(row: LaunchRow, text: str) -> Words:
     if run.status == "ok" and run.diagnosis.limiter:
         cause = shorten_cause(top.cause) if top else ""
         marks.append((_describe_verdict_beside_cause(cause, run.diagnosis), "strong"))
-    if top:
-        marks.append((describe_finding_gain(top).removesuffix(ABLATE), "gain"))
+    if fix := find_fix_to_name_first(run):
+        marks.append((describe_finding_gain(fix).removesuffix(ABLATE), "gain"))
     spans: list[TextSpan | str] = []
     for said, role in marks:
         if not said or said not in text:
@@ -487,14 +488,51 @@ def write_headline(rows: Sequence[LaunchRow]) -> list[str]:
     if unknown := describe_unprofiled_kernels(rows):
         what = f"{unknown} {what}"
     if top and is_known:
-        further = describe_larger_gains(row, rows, top)
-        return list(filter(None, (f"{what}.", say_what_to_do(row, rows, top), further)))
+        return [f"{what}.", *_say_fixes(row, rows, top)]
     if has_no_metrics(run):
         return [f"{what}.", f"Next: profile again with more counters: {FULL}"]
     return [
         f"{what}.",
         "No rule finds a cause to fix: less work is what would make it faster.",
     ]
+
+
+def _say_fixes(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> list[str]:
+    """Return what to do about what leads, or about what should gain clearly more, which is named first.
+
+    "Most is gained by another fix, grid-too-small: 128 blocks, but 792 would fit at once. Split the
+    work: expect 2.25x. Next: fixed-latency 1.52x."
+    """
+    larger = find_larger_gains(row.median_launch)
+    if not larger:
+        unsure = _say_larger_but_unsure(row, rows)
+        return list(filter(None, (say_what_to_do(row, rows, leading), unsure)))
+    fix = larger[0]
+    why = f"{shorten_cause(fix.cause)}{_say_hottest_line(fix)}"
+    gains = []
+    for finding in (*larger[1:FURTHER_GAINS], leading):
+        gains.append(f"{finding.rule} {format_expected_gain(finding)}")
+    return [
+        f"Most is gained by another fix, {fix.rule}: {why}.",
+        say_what_to_do(row, rows, fix),
+        f"Next: {', '.join(gains)}.",
+    ]
+
+
+def find_fix_to_name_first(run: JudgedLaunch) -> LaunchFinding | None:
+    """Return the finding whose fix should gain most: what leads, or what gains clearly more."""
+    for finding in find_larger_gains(run):
+        return finding
+    return run.top
+
+
+def put_larger_gains_first(
+    run: JudgedLaunch, findings: Sequence[LaunchFinding]
+) -> list[LaunchFinding]:
+    """Return findings in the order of the answer: what gains more than what leads goes before it."""
+    larger = find_larger_gains(run)
+    others = [finding for finding in findings if finding not in larger]
+    return [*larger, *others]
 
 
 def say_what_to_do(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> str:
@@ -506,8 +544,9 @@ def say_what_to_do(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFin
     if leading.at_roof:
         advice = advice[:1].lower() + advice[1:]
         besides = _say_fixes_besides_less_work(row.median_launch.diagnosis, leading)
-        limit = f"That is near the hardware limit; {besides}only less work would make it faster"
-        return f"{limit}: {advice}. {_say_time(row, rows)}".strip()
+        takes = _say_time(row, rows).removesuffix(".") or "It is"
+        limit = f"{takes}, near the hardware limit".replace("It is, near", "It is near")
+        return f"{limit}; {besides}only less work would make it faster: {advice}."
     gain = describe_finding_gain(leading)
     time = _say_time(row, rows)
     if len(rows) == 1 and len(row.launches) == 1 and format_seconds(row.total) in leading.cause:
@@ -699,34 +738,6 @@ def _has_wide_interval(finding: LaunchFinding) -> bool:
     )
 
 
-def describe_larger_gains(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> str:
-    """Return which findings should gain more than what leads, and why they do not lead; else ""."""
-    larger = find_larger_gains(row.median_launch)
-    if not larger:
-        return _say_larger_but_unsure(row, rows)
-    gains = []
-    for finding in larger[:2]:
-        gains.append(f"{finding.rule}, {format_expected_gain(finding)}")
-    said = f"Two other fixes are expected to gain more: {' and '.join(gains)}"
-    if len(larger) == 1:
-        said = f"Another fix is expected to gain more: {gains[0]}"
-    diagnosis = row.median_launch.diagnosis
-    if set((diagnosis.limiter or "").split("+")).isdisjoint(leading.explains):
-        return f"{said}."
-    return f"{said}. {leading.rule} comes first because {_LEADS_AS[diagnosis.bound]}."
-
-
-# Why a finding leads that explains the verdict, by what the launch is bound by.
-_LEADS_AS = {
-    "memory": "the unit that it keeps busy is the fullest",
-    "compute": "the unit that it keeps busy is the fullest",
-    "balanced": "the unit that it keeps busy is one of the two fullest",
-    "latency": "the warps' longest wait is the limit",
-    "launch": "it is what leaves the GPU idle",
-    "unknown": "it explains the limit",
-}
-
-
 def _say_larger_but_unsure(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
     """Return which launch may save more than the sure one that leads; "" where none does."""
     if row.seconds_saved <= 0 or len(rows) < 2:
@@ -738,15 +749,29 @@ def _say_larger_but_unsure(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
     return f"{name} may save more, about {format_seconds(largest.seconds_saved)}, or nothing."
 
 
-def _say_saving(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> str:
+def _say_saving(row: LaunchRow, rows: Sequence[LaunchRow], fix: LaunchFinding) -> str:
     """Return how much time a fix saves: "saving about 25 µs of 55 µs"; "" where that is not known."""
-    hope = leading.expect
-    too_little = hope is not None and hope.gain < NOTHING_TO_WIN
-    is_wide = hope is not None and hope.is_wide and leading.measured_reachable_gain is None
-    if not row.known_times_sorted or row.seconds_saved <= 0 or too_little or is_wide:
+    if not row.known_times_sorted:
         return ""
     whole = _say_whole_time(row, rows) or f" of {format_seconds(row.total)}"
-    return f"saving about {format_seconds(row.seconds_saved)}{whole}"
+    if fix.expect is not None and _has_wide_interval(fix):
+        if fix.expect.low < NOTHING_TO_WIN:
+            return ""
+        ends = (fix.expect.low, fix.expect.high)
+        least, most = (format_seconds(row.total * (1 - 1 / end)) for end in ends)
+        return f"saving {_drop_same_unit(least, most)} to {most}{whole}"
+    gain = _get_known_gain(fix)
+    if gain < NOTHING_TO_WIN:
+        return ""
+    return f"saving about {format_seconds(row.total * (1 - 1 / gain))}{whole}"
+
+
+def _drop_same_unit(first: str, second: str) -> str:
+    """Return the first of two quantities, without its unit where the second has the same one."""
+    number, _, unit = first.partition(" ")
+    if second.endswith(f" {unit}"):
+        return number
+    return first
 
 
 def _say_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:

@@ -22,7 +22,7 @@ from profkit.program.document import SecondTriageDocument
 from profkit.program.steps.places import shorten_line_path
 from profkit.show.text import words
 from profkit.show.text.escape import shorten_name
-from profkit.show.text.words import get_first_sentence
+from profkit.show.text.words import find_fix_to_name_first, get_first_sentence
 from profkit.show.views.comparison import BRIEF_METRICS, choose_metrics_to_show
 from profkit.show.views.diagnosis import (
     FINDINGS,
@@ -75,7 +75,9 @@ def make_first_launch_entry(run: JudgedLaunch, report: str) -> Entry:
     entry = make_identity_entry(run, report)
     if findings:
         entry["findings"] = [make_short_finding_entry(finding) for finding in findings]
-        entry["findings"][0]["try"] = get_first_sentence(findings[0].advice)
+        for finding, said in zip(findings, entry["findings"], strict=True):
+            if finding in (run.top, find_fix_to_name_first(run)):
+                said["try"] = get_first_sentence(finding.advice)
     else:
         entry["because"] = run.diagnosis.because
     return drop_unknown_values(entry)

@@ -56,7 +56,7 @@ _KEPT = {True: "kept", False: "broken", None: "unknown"}
 def show_comparison(sides: Compared, *, whole: bool = False) -> Iterator[Block]:
     """Yield every pair of runs: what a reader looks for first, or the `whole` of it."""
     for change in sides.changes:
-        yield Heading(f"{change.before} -> {change.after}")
+        yield Heading(write_change_sentence(change))
         yield from show_run_change(change, whole=whole)
     if sides.alone:
         yield Heading("Not compared")
@@ -112,10 +112,6 @@ def _list_what_tables_have(change: RunComparison) -> Iterator[TextLine]:
 
 def _show_answer(change: RunComparison) -> Iterator[TextLine]:
     """Yield what changed and by how much, and how that is known."""
-    if change.has_no_pair:
-        yield TextLine("no kernel is on both sides", "not compared")
-    else:
-        yield TextLine(*say_time_change(change))
     yield from show_time_under_ncu(change)
     if UNLIKE_NAMES in change.notes:
         yield TextLine(UNLIKE_NAMES, "note")
@@ -542,13 +538,36 @@ def _is_much_left(finding: FindingChange) -> bool:
 _BY_CYCLES: Mapping[FindingState, str] = {"better": "fewer cycles", "worse": "more cycles"}
 
 
+def write_change_sentence(change: RunComparison) -> str:
+    """Return which of two runs is faster and by how much, or why that cannot be told.
+
+    "stage2.B is faster than stage1.B: 1.92x (1.90 to 1.94), 104 µs -> 54.3 µs"
+    """
+    before, after = change.before, change.after
+    if not change.compared:
+        return f"{before} and {after} are not compared"
+    if change.has_no_pair:
+        return f"{before} and {after} are not compared: no kernel is on both sides"
+    sentence, answer = say_time_change(change)
+    if change.time is not None and change.time.reason == "identical":
+        return f"{before} and {after} are the same measurement: there is no change to judge"
+    if before == after:
+        before = "before"
+    if answer == "same":
+        return f"{after} takes as long as {before}, {sentence}"
+    if answer == "cannot tell":
+        return f"Cannot tell whether {after} is faster than {before}: {sentence}"
+    return f"{after} is {answer} than {before}: {sentence}"
+
+
 def say_time_change(change: RunComparison) -> tuple[str, str]:
     """Return the verdict on time as a sentence and its mark."""
     time = change.time
     if time is None:
         return _say_untimed(change), "cannot tell"
     both = " -> ".join(figures.format_seconds(side.median) for side in (time.before, time.after))
-    return f"{_say_speedup(time)}; {both}", time.answer
+    mark = "; " if time.answer == "cannot tell" else ", "
+    return f"{_say_speedup(time)}{mark}{both}", time.answer
 
 
 NO_TIMING = "; a duration under ncu is not a timing ("  # which the line with that duration says
@@ -832,18 +851,11 @@ def write_brief_comparison(compared: Compared) -> str:
 
 def _list_brief_lines(change: RunComparison) -> Iterator[str]:
     """Yield a comparison of two runs in lines of plain text, what changed and by how much first."""
-    name = f"{change.before} -> {change.after}"
+    yield write_change_sentence(change)
     if not change.compared:
-        why = "; ".join(refusal.sentence for refusal in change.refusals)
-        yield f"{name}: not compared: {why}"
+        yield from (f"not compared: {refusal.sentence}" for refusal in change.refusals)
         return
-    sentence, answer = say_time_change(change)
-    under_ncu = map(_write_marked, show_time_under_ncu(change))
-    if change.has_no_pair:
-        yield f"{name}: not compared: no kernel is on both sides"
-    else:
-        yield f"{name}: {answer}: {sentence}"
-    yield from under_ncu
+    yield from map(_write_marked, show_time_under_ncu(change))
     if change.estimate is not None:
         yield f"predicted: {_say_estimate_of_change(change, change.estimate)}"
     if change.time is not None:
@@ -918,12 +930,9 @@ def show_predicted_times(
     if len(expected) == 1:
         yield Paragraph(_say_predicted_time(variant, condition, expected[0]))
     else:
-        yield Heading(f"{variant} with {condition}")
+        yield Heading(f"{variant} with {condition}, times under ncu")
         yield _make_table_of_predicted_times(expected)
     yield from _show_uncertain_predictions(expected)
-    yield TextLine(
-        "times are under ncu; the interval comes from the model's errors on kernels held out of its fit"
-    )
 
 
 def _say_predicted_time(variant: str, changed_counters: str, row: ExpectedLaunch) -> str:
@@ -936,7 +945,7 @@ def _say_predicted_time(variant: str, changed_counters: str, row: ExpectedLaunch
     gain = f"expect {words.format_expectation(row.expect)}"
     if row.at_most is not None and row.expect.gain >= 1:
         gain += f", {words.format_gain_as_bound(row.at_most)}"
-    return f"With {changed_counters}, {name} would take about {then} instead of {now}: {gain}"
+    return f"With {changed_counters}, {name} would take about {then} under ncu instead of {now}: {gain}"
 
 
 def _make_table_of_predicted_times(expected: Sequence[ExpectedLaunch]) -> Grid:
@@ -979,7 +988,7 @@ def _show_uncertain_predictions(expected: Sequence[ExpectedLaunch]) -> Iterator[
         elif expectation.is_wide:
             unsure_size.append(row)
     for rows, doubt in (
-        (maybe_nothing, f"this is a model: {TRY}"),
+        (maybe_nothing, f"the change may gain nothing: {TRY}"),
         (unsure_size, f"counters cannot tell how much the change gains: {TRY}"),
     ):
         which = ""
@@ -989,7 +998,7 @@ def _show_uncertain_predictions(expected: Sequence[ExpectedLaunch]) -> Iterator[
             yield TextLine(f"{which}{doubt}", "note")
 
 
-TRY = "make the change and measure it with profkit compare BEFORE AFTER"
+TRY = "make it and time it"
 _NAMES = {
     "l2_hit": "L2 hit rate",
     "dram_busy": "DRAM, of peak",

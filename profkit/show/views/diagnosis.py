@@ -78,8 +78,8 @@ def suggest_next_commands(
         return
     if words.has_no_metrics(run):
         yield blocks.Command(FULL, "record a complete report")
-    if run.top:
-        yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
+    if fix := words.find_fix_to_name_first(run):
+        yield blocks.Command(f"profkit explain {fix.rule}", "the cause, and how to fix it")
     if are_lines_shown:
         yield blocks.Command(
             f"profkit report {words.join_report_arguments(rows)} -o page.html", "a page to send"
@@ -102,13 +102,12 @@ def write_brief_diagnosis(rows: Sequence[LaunchRow], onward: Sequence[str] | Non
     if not rows:
         return ""
     first = rows[0]
-    larger = words.find_larger_gains(first.median_launch)
     lines = words.write_headline(rows)
-    if larger:
-        lines = lines[:-1]  # which larger gains there are is said below
+    if words.find_larger_gains(first.median_launch):
+        lines = lines[:-1]  # what gains less is said below
     if len(rows) > 1:
         lines[0] = f"1. {lines[0]}"
-    lines += _list_further_findings(first.median_launch, larger)
+    lines += _list_further_findings(first.median_launch)
     lines.append(f"Launch: {describe_launch_in_line(first)}")
     for number, row in enumerate(rows[1:ROWS], 2):
         lines.append(f"{number}. {_describe_row_briefly(row)}")
@@ -121,13 +120,15 @@ def write_brief_diagnosis(rows: Sequence[LaunchRow], onward: Sequence[str] | Non
     return words.fit_lines_in_brief([*lines, *onward])
 
 
-def _list_further_findings(run: JudgedLaunch, larger: Sequence[LaunchFinding]) -> list[str]:
-    """Return the findings behind the one that leads, a line each, and what two of them are worth."""
-    lines = []
-    for finding in run.diagnosis.findings[1:]:
+def _list_further_findings(run: JudgedLaunch) -> list[str]:
+    """Return the findings besides the answer's, a line each, and what two of them are worth."""
+    causes = []
+    for finding in run.diagnosis.findings:
         if finding.status == "fires" and not finding.note and not finding.repeats:
-            how = "Larger gain" if finding in larger else "Also"
-            lines.append(f"{how}: {_describe_finding_briefly(finding)}")
+            causes.append(finding)
+    lines = []
+    for finding in words.put_larger_gains_first(run, causes)[1:]:
+        lines.append(f"Also: {_describe_finding_briefly(finding, run)}")
     lines = lines[: FINDINGS - 1]
     if run.diagnosis.together:
         lines.append(words.describe_combined_gain(run.diagnosis.together))
@@ -150,9 +151,8 @@ def list_commands_for_agents(run: JudgedLaunch) -> list[str]:
     commands = [f"profkit diagnose {report} --lines 5"]
     if words.has_no_metrics(run):
         return [FULL, *commands]
-    if run.top:
-        return [f"profkit explain {run.top.rule}", *commands]
-    return commands
+    rules = dict.fromkeys(f.rule for f in (words.find_fix_to_name_first(run), run.top) if f)
+    return [*(f"profkit explain {rule}" for rule in rules), *commands]
 
 
 def _describe_row_briefly(row: LaunchRow) -> str:
@@ -172,10 +172,14 @@ def _describe_row_briefly(row: LaunchRow) -> str:
     return said
 
 
-def _describe_finding_briefly(finding: LaunchFinding) -> str:
+def _describe_finding_briefly(finding: LaunchFinding, told: JudgedLaunch | None = None) -> str:
+    """Return a finding in a line; of the limit of a launch that was told of already, what to do."""
     where = ""
     if finding.where:
         where = f"; at {words.format_line_and_share(finding.where[0])}"
+    if told is not None and finding is told.top:
+        gain, advice = words.describe_finding_gain(finding), words.shorten_advice(finding.advice)
+        return f"{finding.rule}, {gain}: {advice}"
     return f"{finding.rule}{words.describe_gain_and_cause(finding)}{where}"
 
 

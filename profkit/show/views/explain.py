@@ -471,7 +471,7 @@ _MEASURES = {
     "measured": "`profkit ablate` times the kernel without it ({}): a target that a fix could reach",
     "bound": "`profkit ablate` ({}) gives an upper bound: it removes more than any fix could",
     "launch": "`profkit ablate` detects it from how the launch runs: {}",
-    "counted": "`profkit ablate` counts instructions: {}",
+    "counted": "`profkit ablate` detects it by counting instructions: {}",
     "why": "`profkit ablate` does not measure it: {}",
 }
 

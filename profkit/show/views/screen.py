@@ -183,10 +183,11 @@ def _show_first_row(row: LaunchRow, further: int) -> blocks.Fold:
             causes.append(finding)
             if not finding.repeats:
                 firing.append(finding)
+    firing = words.put_larger_gains_first(run, firing)
     inside: list[Block] = [
         blocks.Paragraph(TextSpan(describe_launch_in_line(row), "dim")),
         *(_show_leading_finding(finding, causes, run) for finding in firing[:1]),
-        *(_show_further_finding(finding) for finding in firing[1 : 1 + further]),
+        *(_show_further_finding(finding, run) for finding in firing[1 : 1 + further]),
     ]
     if both := run.diagnosis.together:
         inside.append(blocks.ListItem(words.describe_combined_gain(both), bullet="+"))
@@ -268,13 +269,17 @@ def _iterate_units_full_of_same_work(
             yield f"{other.rule} has the same cause: {other.cause.partition(';')[0]}"
 
 
-def _show_further_finding(finding: LaunchFinding) -> blocks.ListItem:
+def _show_further_finding(finding: LaunchFinding, run: JudgedLaunch) -> blocks.ListItem:
+    """Return a finding in a line with its cause; of the limit, which the answer has, what to do."""
+    cause = finding.cause
+    if finding is run.top:
+        cause = words.shorten_advice(finding.advice)
     if finding.where:
         place = f"; {words.format_line_and_share(finding.where[0])}"
     else:
         place = ""
     gain = TextSpan(_describe_gain_briefly(finding), "gain")
-    text = (TextSpan(finding.rule, "rule"), ", ", gain, f": {finding.cause}{place}")
+    text = (TextSpan(finding.rule, "rule"), ", ", gain, f": {cause}{place}")
     return blocks.ListItem(text)
 
 
@@ -407,8 +412,8 @@ def _suggest_commands(rows: Sequence[LaunchRow], first: LaunchRow) -> Iterator[b
         return
     if words.has_no_metrics(run):
         yield blocks.Command(FULL, "record a complete report")
-    elif run.top:
-        yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
+    elif fix := words.find_fix_to_name_first(run):
+        yield blocks.Command(f"profkit explain {fix.rule}", "the cause, and how to fix it")
     report = shlex.quote(escape_text(str(run.report)))
     about = "every finding in detail"
     if len({row.median_launch.report for row in rows}) > 1:

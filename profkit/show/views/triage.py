@@ -20,8 +20,10 @@ from profkit.reports.figures import (
 from profkit.show.text.blocks import (
     Block,
     Columns,
+    Command,
     Grid,
     Heading,
+    Paragraph,
     Strip,
     TextLine,
     TextSpan,
@@ -40,6 +42,7 @@ RANKS = 3  # those that wait least: others wait for them
 BAR = 60
 _FILE = re.compile(r"\.\w+:\d+")  # a line of a file, in a place
 OVERLAPS = 1.01  # of the step: shares that add up to more are of kernels that run at the same time
+PLACE_MOST = 44  # characters of a place that is no line
 PATH_MOST = 44  # characters of a file's path in the table
 OPERATOR_MOST = 36  # characters of an operator's name in the table
 SMALL = 0.01  # of the step: kernels that take less are counted, not listed
@@ -51,6 +54,7 @@ COMPUTING = "computing"
 WITH_FRAMES = "profile(with_stack=True) records functions"
 RECORD = "profkit triage -- python train.py"
 WITH_LINES = f"{RECORD} records the line of every kernel"
+NO_KERNELS = ("copy", "set")  # categories of the table of kernels that are none
 # What a part of the step is -> its mark in the bar, its name, and the bound whose colour it has.
 CAUSES = {
     COMPUTING: ("#", "computing", "compute"),
@@ -73,7 +77,7 @@ def show_triage(
         by: What the table has a row of: line, module, operator or kernel.
     """
     step = triage_document["step"]
-    yield Heading(f"{write_step_title(triage_document)}{say_first_fix(triage_document)}")
+    yield Paragraph(_highlight_answer(triage_document))
     yield TextLine(describe_recorded_steps(triage_document))
     yield draw_step_bar(step)
     yield TextLine((_say_whose_step(triage_document), *write_bar_legend(step)))
@@ -98,10 +102,11 @@ def _show_what_to_do(triage_document: Mapping[str, Any], rest: str) -> Iterator[
     if triage_document["first"]["category"] in NO_FINDING:
         yield TextLine(triage_document["first"]["say"], triage_document["first"]["category"])
     for number, row in enumerate(triage_document["findings"][:FIRST], 1):
-        yield TextLine((f"{number}. ", *write_finding_title(row, step)))
+        yield TextLine((f"{number}. ", *write_finding_title(row, triage_document)))
         yield TextLine(say_finding(row, step), indent=1)
-        yield TextLine((TextSpan("try:", "note"), " ", *say_advice(row)), indent=1)
-        if other := say_alternative(row, triage_document["findings"]):
+        advice = say_advice(row, triage_document)
+        yield TextLine((TextSpan("try:", "note"), f" {advice}"), indent=1)
+        if other := say_alternative(row, triage_document):
             yield TextLine((TextSpan("or:", "note"), f" {other}"), indent=1)
     if (more := len(triage_document["findings"]) - FIRST) > 0:
         yield TextLine(f"and {more} more with smaller savings: {rest}")
@@ -113,18 +118,18 @@ SAME_TIME = 1 / 3
 _IDLE = ("host-launch", "host-sync")  # both are about the time in which the GPU waits for the host
 
 
-def say_alternative(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+def say_alternative(row: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     """Return which later finding would save nearly the time that a finding saves; "" where none does.
 
     It may be by far the easier fix.
     """
-    saves = row["saves_ms"]["expect"]
+    rows, saves = document["findings"], row["saves_ms"]["expect"]
     for other in rows[rows.index(row) + 1 :]:
         others = other["saves_ms"]["expect"]
         is_same_time = other["on_top_ms"] < SAME_TIME * others <= SAME_TIME * saves
         if is_same_time and others >= LARGE_PART * saves and _are_of_same_time(row, other):
             part = f"about {format_figures(others)} of the same {format_ms(saves)}"
-            return f"{name_finding(other)} instead, {part}: {get_plain_text(say_advice(other))}"
+            return f"{name_finding(other)} instead, {part}: {say_advice(other, document)}"
     return ""
 
 
@@ -154,23 +159,64 @@ def show_all_savings_together(document: Mapping[str, Any]) -> Iterator[TextLine]
 
 def write_step_title(triage_document: Mapping[str, Any]) -> str:
     """Return the step's time, without the profiler where that differs, and its GPU."""
-    program = triage_document["program"]
-    device = program["device"] or "unknown GPU"
     times = format_ms(triage_document["step"]["ms"])
     if has_savings_of_unrecorded_step(triage_document):
         plain = format_interval(**triage_document["step"]["plain_ms"])
         times = f"about {plain} without the profiler"
-    return f"Step of {times} on {device}"
+    return f"Step of {times} on {_name_gpu(triage_document)}"
 
 
-def say_first_fix(document: Mapping[str, Any]) -> str:
-    """Return what to fix first and what that saves, as the end of a title; or that it is healthy."""
-    first = document["first"]["category"]
-    if first in NO_FINDING or not document["findings"]:
-        return f": {first}"
-    finding = document["findings"][0]
-    saved = format_ms(finding["saves_ms"]["expect"])
-    return f": fix {name_finding(finding)} first, saving about {saved}"
+def _name_gpu(document: Mapping[str, Any]) -> str:
+    return document["program"]["device"] or "unknown GPU"
+
+
+def write_step_answer(document: Mapping[str, Any]) -> str:
+    """Return what a step takes, and what to fix first, how, and for which saving; or that it is healthy.
+
+    "A step takes 22.8 ms on NVIDIA H200. Fix attention-unfused first, which saves about 20.1 ms (16.2 to
+    20.8): use torch.nn.functional.scaled_dot_product_attention."
+    """
+    step, device = document["step"], _name_gpu(document)
+    takes = f"A step takes {format_ms(step['ms'])} on {device}"
+    if has_savings_of_unrecorded_step(document):
+        plain = format_interval(**step["plain_ms"])
+        takes = f"Without the profiler a step takes about {plain} on {device}"
+    if document["first"]["category"] == "healthy":
+        return f"{takes}, and no known fix would save much of it."
+    if document["first"]["category"] in NO_FINDING or not document["findings"]:
+        return f"{takes}; what to fix first is not known."
+    return f"{takes}. {_say_first_fix(document['findings'][0])}"
+
+
+def _say_first_fix(row: Mapping[str, Any]) -> str:
+    """Return which finding to fix first, at which line, how, and what that saves."""
+    place, where = "", row["where"] or ""
+    if is_source_line(where):
+        line = _FILE.search(where)
+        place = f" at {where[: line.end()]}" if line else ""
+    saves = row["saves_ms"]
+    interval = f"{format_figures(saves['low'])} to {format_figures(saves['high'])}"
+    saved = f"which saves about {format_ms(saves['expect'])} ({interval})"
+    how = _FIRST_CLAUSE.match(row["try"])
+    return f"Fix {name_finding(row)}{place} first, {saved}: {how.group() if how else row['try']}."
+
+
+_FIRST_CLAUSE = re.compile(
+    r"(?:\([^()]*\)|[:;](?! )|[^(:;])+"
+)  # up to a mark that is in no brackets
+
+
+def _highlight_answer(document: Mapping[str, Any]) -> Words:
+    """Return the answer with what the eye looks for set off: the finding, and what it saves."""
+    text = write_step_answer(document)
+    if document["first"]["category"] in NO_FINDING or not document["findings"]:
+        return TextSpan(text, "strong")
+    name = name_finding(document["findings"][0])
+    before, _, after = text.partition(f"Fix {name}")
+    place, mark, rest = after.partition("which saves about ")
+    saved, colon, how = rest.partition(": ")
+    gain = TextSpan(mark + saved, "gain")
+    return (before, TextSpan(f"Fix {name}", "strong"), place, gain, colon + how)
 
 
 def _say_whose_step(triage_document: Mapping[str, Any]) -> str:
@@ -229,13 +275,17 @@ def say_finding(row: Mapping[str, Any], step: Mapping[str, Any]) -> Words:
 
 
 def write_finding_title(
-    row: Mapping[str, Any], step: Mapping[str, Any]
+    row: Mapping[str, Any], document: Mapping[str, Any]
 ) -> tuple[TextSpan | str, ...]:
     """Return a finding's rule, and what fixing it saves, also after the findings before it."""
-    title = (TextSpan(name_finding(row), "strong"), ": ", TextSpan(say_saving(row, step), "gain"))
-    if row["on_top_ms"] < 0.7 * row["saves_ms"]["expect"]:
-        return (*title, f"; only {format_from_ms(row['on_top_ms'])} after the fixes above")
-    return title
+    saving = TextSpan(say_saving(row, document["step"]), "gain")
+    title = (TextSpan(name_finding(row), "strong"), ": ", saving)
+    if row["on_top_ms"] >= 0.7 * row["saves_ms"]["expect"]:
+        return title
+    before = "fix 1"
+    if document["findings"].index(row) > 1:
+        before = "the fixes above"
+    return (*title, f"; only {format_ms(row['on_top_ms'])} after {before}")
 
 
 def name_finding(row: Mapping[str, Any]) -> str:
@@ -249,22 +299,34 @@ def name_finding(row: Mapping[str, Any]) -> str:
     return f"kernels {', '.join(kernels)}"
 
 
-def say_advice(row: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
+def say_advice(row: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     """Return what to try; and where, if that is no line, which the finding begins with."""
     where = row["where"] or ""
     if not where or is_source_line(where):
-        return (row["try"],)
+        return str(row["try"])
+    return f"{row['try']} ({_name_place(row, where, document)})"
+
+
+def _name_place(row: Mapping[str, Any], where: str, document: Mapping[str, Any]) -> str:
+    """Return where a finding is that has no line: "at aten::to", "in kernel softmax_warp_forward"."""
+    if where.startswith(UNPLACED):
+        return where
+    named = [kernel for kernel in document["kernels"] if kernel["name"] == where]
     place = where
-    if len(where) > 60 and not _FILE.search(where):
-        place = shorten_name(where, 60)  # a kernel's name is long
-    if not where.startswith(UNPLACED):
-        place = f"at {place}"
-    return (f"{row['try']} ({place})",)
+    if len(where) > PLACE_MOST and not _FILE.search(where):
+        place = shorten_name(where, PLACE_MOST)  # a kernel's name is long
+    if not named:
+        return f"at {place}"
+    if named[0]["category"] not in NO_KERNELS:
+        place = f"kernel {place}"
+    if row["category"] in _IDLE:
+        return f"before {place}"
+    return f"in {place}"
 
 
-def write_finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, str]:
+def write_finding_texts(row: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[str, str]:
     """Return a finding's title with what it saves, and what to try, as plain text."""
-    return get_plain_text(write_finding_title(row, step)), get_plain_text(say_advice(row))
+    return get_plain_text(write_finding_title(row, document)), say_advice(row, document)
 
 
 def say_saving(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
@@ -314,6 +376,8 @@ def say_lack_of_lines(triage_document: Mapping[str, Any]) -> str:
     """Say how to get lines of Python, of a trace that has none; empty where nothing is to be said."""
     program = triage_document["program"]
     origins = triage_document.get("origins", ())
+    if program["how"] == "cupti" and origins and not any(origin["line"] for origin in origins):
+        return "none in this recording: no Python, or --no-lines was given"
     if program["how"] != "torch trace" or not origins:
         return ""
     has_functions = any(origin["function"] for origin in origins)
@@ -323,7 +387,15 @@ def say_lack_of_lines(triage_document: Mapping[str, Any]) -> str:
         return f"the trace has no Python frames: {WITH_FRAMES}"
     if has_functions:
         return f"the trace has functions but no lines: {WITH_LINES}"
-    return f"none in this trace. To get them, run {RECORD}, which records the line of every kernel"
+    return f"none in this trace; to get them, run {RECORD}"
+
+
+def suggest_commands(document: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the command that leads on from a screen; none where nothing was found."""
+    if document["findings"]:
+        yield Heading("Next", 2)
+        rule = document["findings"][0]["category"]
+        yield Command(f"profkit explain {rule}", "the cause, and how to fix it")
 
 
 def format_ms(value: float) -> str:
@@ -722,14 +794,14 @@ def write_brief_triage(triage_document: Mapping[str, Any]) -> str:
     step = triage_document["step"]
     shares = ", ".join(text for _, text in iterate_step_shares(step))
     lines = [
-        f"{write_step_title(triage_document)}{say_first_fix(triage_document)}",
+        write_step_answer(triage_document),
         describe_recorded_steps(triage_document),
         f"{_say_whose_step(triage_document)}{shares}",
     ]
     first, findings = triage_document["first"], triage_document["findings"]
     if first["category"] in NO_FINDING:
         lines.append(f"{first['category']}: {first['say']}")
-    lines += _iterate_finding_lines(findings, step)
+    lines += _iterate_finding_lines(triage_document)
     lines += map(_describe_kernel_briefly, triage_document["kernels"][:BRIEF_KERNELS])
     lines += [f"note: {text}" for text in triage_document["notes"][:NOTES]]
     if findings:
@@ -737,15 +809,14 @@ def write_brief_triage(triage_document: Mapping[str, Any]) -> str:
     return fit_lines_in_brief(lines)
 
 
-def _iterate_finding_lines(
-    findings: Sequence[Mapping[str, Any]], step: Mapping[str, Any]
-) -> Iterator[str]:
+def _iterate_finding_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a brief for the first findings: what it is, what to try, what to do instead."""
+    findings = document["findings"]
     for number, row in enumerate(findings[:FIRST], 1):
-        title, advice = write_finding_texts(row, step)
-        yield f"{number}. {title}: {get_plain_text(say_finding(row, step))}"
+        title, advice = write_finding_texts(row, document)
+        yield f"{number}. {title}: {get_plain_text(say_finding(row, document['step']))}"
         yield f"Try: {advice}"
-        if other := say_alternative(row, findings):
+        if other := say_alternative(row, document):
             yield f"Or: {other}"
     if (more := len(findings) - FIRST) > 0:
         yield f"{more} more findings with smaller savings: --json"
@@ -757,16 +828,6 @@ def _describe_kernel_briefly(row: Mapping[str, Any]) -> str:
     places = [shorten_name(row["name"], OPERATOR_MOST), name_source_line(row), operator]
     named = ", ".join(filter(None, places))
     return f"{row['id']}: {_format_time_of_step(row)}, {_format_share_of_step(row)}, {named}"
-
-
-def write_step_answer(triage_document: Mapping[str, Any]) -> str:
-    """Return in one sentence what to do first in a step, or why there is nothing to do."""
-    if triage_document["first"]["category"] in NO_FINDING or not triage_document["findings"]:
-        return f"{triage_document['first']['category'].capitalize()}: {triage_document['first']['say']}."
-    first = triage_document["findings"][0]
-    cause = first["say"].partition(";")[0]  # the card below has all of it
-    said = f"Fixing {name_finding(first)} {say_saving(first, triage_document['step'])}: {cause}"
-    return f"{said}. Try: {get_plain_text(say_advice(first))}."
 
 
 def say_program_change(triage_document: Mapping[str, Any]) -> str:
