@@ -185,8 +185,13 @@ class NcuWords:
 def list_available_kernels(output: str) -> list[str]:
     """Return the kernels that ncu names where none matched, each once and short."""
     _, _, listed = output.partition("Available Kernels:")
-    names = [m["name"].strip() for m in map(_AVAILABLE.match, listed.splitlines()) if m]
-    return list(dict.fromkeys(get_base_name_of_kernel(name) or name for name in names))
+    names: dict[str, None] = {}  # in their order
+    for line in listed.splitlines():
+        match = _AVAILABLE.match(line)
+        if match:
+            name = match["name"].strip()
+            names[get_base_name_of_kernel(name) or name] = None
+    return list(names)
 
 
 def make_pattern_case_insensitive(pattern: str) -> str:

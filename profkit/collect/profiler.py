@@ -63,12 +63,14 @@ class CollectedReport:
 
 def make_common_ncu_command(ncu: Path, options: CollectOptions) -> list[str]:
     """Return the command of ncu that all profiles have in common."""
-    sections = chain.from_iterable(("--section", section) for section in options.sections)
-    selection = [*sections] or ["--set", options.set]
-    return [
-        *(str(ncu), *selection, "--clock-control", CLOCKS),
-        *("--cache-control", options.cache, "--import-source", "yes", "--nvtx"),
-    ]
+    selection = []
+    for section in options.sections:
+        selection += ["--section", section]
+    if not selection:
+        selection = ["--set", options.set]
+    command = [str(ncu), *selection, "--clock-control", CLOCKS]
+    command += ["--cache-control", options.cache, "--import-source", "yes", "--nvtx"]
+    return command
 
 
 def profile_one_call(

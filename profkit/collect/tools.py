@@ -44,8 +44,12 @@ def find_tool(name: str) -> Path | None:
     """Return where a tool is: PATH first, then where CUDA is usually installed."""
     if on_path := shutil.which(name):
         return Path(on_path)
-    homes = [os.environ.get(k) for k in ("CUDA_HOME", "CUDA_PATH")]
-    folders = [Path(h) / "bin" for h in homes if h] + [Path("/usr/local/cuda/bin")]
+    folders = []
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        home = os.environ.get(variable)
+        if home:
+            folders.append(Path(home) / "bin")
+    folders.append(Path("/usr/local/cuda/bin"))
     if name == "ncu":
         folders += list_folder("/opt/nvidia/nsight-compute")[::-1]
     if name == "ninja":  # the folder of its PyPI package need not be on PATH

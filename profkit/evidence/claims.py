@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -213,25 +212,33 @@ def _verify_file(path: Path, evidence: Evidence) -> Verified:
 def _verify_module(path: Path, evidence: Evidence) -> Verified:
     module = import_python_file_as(path, f"profkit_claims_{path.stem}")
     first_line, *_ = [*str(module.__doc__ or "").strip().splitlines(), path.stem]
-    members = list(vars(module).values())
-    gates = [g for g in members if isinstance(g, Gate)]
-    own = [c for c in members if isinstance(c, Claim) and c.check.__module__ == module.__name__]
-    claims = dict.fromkeys([*own, *chain.from_iterable(g.claims for g in gates)])
-    for c in claims:
-        _refuse_malformed_claim(c)
-    judged = {c: judge_claim(c, evidence, path) for c in claims}
+    claims: list[Claim] = []
+    gates: list[Gate] = []
+    for member in vars(module).values():
+        if isinstance(member, Gate):
+            gates.append(member)
+        elif isinstance(member, Claim) and member.check.__module__ == module.__name__:
+            claims.append(member)
+    for gate_of_file in gates:
+        claims += gate_of_file.claims
+    for listed in claims:
+        _refuse_malformed_claim(listed)
+    judged = {listed: judge_claim(listed, evidence, path) for listed in dict.fromkeys(claims)}
     return Verified(
         path=path,
         title=first_line,
         claims=tuple(judged.values()),
-        gates=tuple(_judge_gate(g, judged) for g in gates),
+        gates=tuple(_judge_gate(gate_of_file, judged) for gate_of_file in gates),
     )
 
 
 def _judge_gate(gate: Gate, judged: Mapping[Claim, TriedClaim]) -> GateResult:
     """Return a gate with the names of its claims that do not hold."""
-    failing = tuple(claim.name for claim in gate.claims if judged[claim].outcome != "holds")
-    return GateResult(name=gate.name, met=not failing, binding=gate.binding, failing=failing)
+    failing = []
+    for required in gate.claims:
+        if judged[required].outcome != "holds":
+            failing.append(required.name)
+    return GateResult(name=gate.name, met=not failing, binding=gate.binding, failing=tuple(failing))
 
 
 _LARGEST = 1 << 1023  # of a whole number: every reader of JSON has it as a float
@@ -297,7 +304,7 @@ def judge_claim(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
     error = ""
     answer: Answer | None = None
     try:
-        missing = [m for need in claim.needs if (m := evidence.missing(need))]
+        missing = list(filter(None, map(evidence.missing, claim.needs)))
         if missing:
             because = "; ".join(m.message for m in missing)
             answer = undecided(because, *(m.hint for m in missing))

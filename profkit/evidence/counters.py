@@ -533,7 +533,11 @@ _QUEUES: Mapping[str, frozenset[str]] = {
 
 def find_largest_gain(*findings: FindingSide) -> Factor:
     """Return the largest gain, as a factor, of those findings that fire; 1 where none does."""
-    return max((f.gain or 1.0 for f in findings if f.status == "fires"), default=1.0)
+    largest: Factor = 1.0
+    for finding in findings:
+        if finding.status == "fires" and finding.gain:
+            largest = max(largest, finding.gain)
+    return largest
 
 
 def list_catalogue_metrics_of_row(row: Row) -> dict[str, float]:

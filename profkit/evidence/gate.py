@@ -479,10 +479,13 @@ def explain_machine_difference(
 
 def is_explained_by_references(time: TimeComparison, control: TimeComparison) -> bool:
     """Return whether the references explain a difference: the same way, and by as much."""
-    ratio = time.speedup.median / control.speedup.median
-    low = time.speedup.low / time.speedup.median
-    high = time.speedup.high / time.speedup.median
-    return ratio * low <= 1 <= ratio * high or abs(ratio - 1) <= SEES / 2
+    speedup = time.speedup
+    beyond_references = speedup.median / control.speedup.median
+    if abs(beyond_references - 1) <= SEES / 2:
+        return True
+    low = beyond_references * (speedup.low / speedup.median)
+    high = beyond_references * (speedup.high / speedup.median)
+    return low <= 1 <= high
 
 
 def say_farthest_moved_metrics(change: RunComparison) -> str:

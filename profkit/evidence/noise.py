@@ -386,10 +386,10 @@ def judge_history_step(
     """Return a run against the latest before it on its GPU; of a first one, its code's other name."""
     if not earlier_runs_of_subject:
         return _judge_first_step(run, runs_by_code.get((run.sass or "", run.case), ()))
-    machine = run.gpu_uuid or run.gpu
-    before = next(
-        (r for r in reversed(earlier_runs_of_subject) if (r.gpu_uuid or r.gpu) == machine), None
-    )
+    before = None
+    for earlier in earlier_runs_of_subject:
+        if (earlier.gpu_uuid or earlier.gpu) == (run.gpu_uuid or run.gpu):
+            before = earlier
     same_code = run.code_identity.is_surely_same(
         (before or earlier_runs_of_subject[-1]).code_identity
     )

@@ -212,10 +212,10 @@ class Evidence:
         if not names and self._unread:
             raise self._unread[0]
         if not names:
-            known = sorted({v for v, _ in every})
+            variants = sorted({recorded for recorded, _ in every})
             listed = "profkit list shows what is recorded"
-            if known:
-                hint = suggest_nearest_names(variant, known, listed)
+            if variants:
+                hint = suggest_nearest_names(variant, variants, listed)
             else:
                 hint = suggest_run_command(variant)
             raise ProfkitError(f"no run of {variant} in {self.root}", hint)

@@ -235,9 +235,13 @@ def widen_estimate(
 
 def exponentiate_interval(logarithm: Interval) -> Interval:
     """Return the interval of a logarithm; without ends where no two times differ by so much."""
-    if max(abs(logarithm.low), abs(logarithm.high)) > log(TIMES[1] / TIMES[0]):
-        return Interval(exp(logarithm.median), nan, nan, logarithm.level)
-    return Interval(exp(logarithm.median), exp(logarithm.low), exp(logarithm.high), logarithm.level)
+    shortest, longest = TIMES
+    largest = log(longest / shortest)
+    low = high = nan
+    if abs(logarithm.low) <= largest and abs(logarithm.high) <= largest:
+        low = exp(logarithm.low)
+        high = exp(logarithm.high)
+    return Interval(exp(logarithm.median), low, high, logarithm.level)
 
 
 def decide_time_answer(

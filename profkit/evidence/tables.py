@@ -164,8 +164,9 @@ ORIGINS = ("record", "option", "environment", "source", "log")
 
 def rank_commit_doubt(commit: str | None, commit_from: str | None) -> tuple[int, str]:
     """Rank a run's commit: the least is surest."""
-    known = commit is not None and commit_from in ORIGINS
-    return ORIGINS.index(commit_from or "") if known else len(ORIGINS), commit or ""
+    if commit is None or commit_from not in ORIGINS:
+        return len(ORIGINS), commit or ""
+    return ORIGINS.index(commit_from), commit
 
 
 # What makes a row of each table one row, however many files hold it.
@@ -190,10 +191,18 @@ def make_arrow_schema_of_table(table: str) -> pa.Schema:
         bool: pa.bool_(),
         int: pa.int64(),
     }
-    listed = {tuple[float, ...]: pa.list_(pa.float64()), tuple[str, ...]: pa.list_(pa.string())}
+    arrow_types = {
+        tuple[float, ...]: pa.list_(pa.float64()),
+        tuple[str, ...]: pa.list_(pa.string()),
+    }
+    for kind, arrow_type in kinds.items():
+        arrow_types[kind] = arrow_type
+        arrow_types[kind | None] = arrow_type
     hints = get_type_hints(TABLES[table])
-    known = kinds | {kind | None: arrow for kind, arrow in kinds.items()} | listed
-    return pa.schema([(f.name, known[hints[f.name]]) for f in fields(TABLES[table])])
+    columns = []
+    for column in fields(TABLES[table]):
+        columns.append((column.name, arrow_types[hints[column.name]]))
+    return pa.schema(columns)
 
 
 def list_columns_never_null(table: str) -> set[str]:

@@ -104,7 +104,12 @@ def expand_pattern_to_report_paths(pattern: str) -> list[str]:
         shown = shorten_path(pattern)
         raise ProfkitError(f"{shown}: matches no file", "check the path and the quotes")
     files = [name for name in matched if not is_folder(name)]
-    return files or list(chain.from_iterable(_list_reports_below(Path(name)) for name in matched))
+    if files:
+        return files
+    reports = []
+    for folder in matched:
+        reports += _list_reports_below(Path(folder))
+    return reports
 
 
 def _list_reports_below(folder: Path) -> list[str]:
@@ -308,10 +313,19 @@ def is_valid_run_name(name: str) -> bool:
 
 def find_run_files(stem: Path) -> RunFiles:
     """Return what is there: a record, a report, both or neither."""
-    record = stem.with_name(f"{stem.name}.json")
-    reports = (stem.with_name(stem.name + suffix) for suffix in SUFFIXES)
-    report = next((r for r in reports if is_file(r)), None)
-    return RunFiles(stem, record if is_file(record) else None, report)
+    record = _find_file_beside(stem, ".json")
+    for suffix in SUFFIXES:
+        report = _find_file_beside(stem, suffix)
+        if report is not None:
+            return RunFiles(stem, record, report)
+    return RunFiles(stem, record)
+
+
+def _find_file_beside(stem: Path, suffix: str) -> Path | None:
+    path = stem.with_name(stem.name + suffix)
+    if is_file(path):
+        return path
+    return None
 
 
 def find_all_run_files(

@@ -168,13 +168,15 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     def code_identity(self) -> CodeIdentity:
         """Return the hashes of what ran, by which two records are compared."""
         source = self.known_source
-        lines = [launch.describe_in_one_line() for launch in self.launches]
+        launches = tuple(launch.describe_in_one_line() for launch in self.launches)
+        if not all(launches):
+            launches = ()
         return CodeIdentity(
             sources=frozenset(filter(None, (source.sha256, source.made_from))),
             flags=source.flags,
             sass=source.sass,
             host=source.host,
-            launches=tuple(lines) if all(lines) else (),
+            launches=launches,
         )
 
     @property

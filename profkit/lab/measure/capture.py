@@ -76,10 +76,11 @@ def make_unused_folder_name(kernel: str, taken_names: set[str]) -> str:
 def _render_variant(captured_kernel: CapturedKernel, program: str, launch_count: int) -> str:
     """Return the text of a variant: prose, imports, constants, definitions, the launch."""
     tunables = _choose_tunable_values(captured_kernel)
+    prose = _render_prose(captured_kernel, program, launch_count, tunables)
+    constants = [f"{name} = {values[0]}" for name, values in tunables.items()]
     parts = [
-        _render_prose(captured_kernel, program, launch_count, tunables)
-        + captured_kernel["imports"],
-        "\n".join(f"{name} = {values[0]}" for name, values in tunables.items()),
+        prose + captured_kernel["imports"],
+        "\n".join(constants),
         captured_kernel["definitions"],
         _render_launch(captured_kernel, tunables),
     ]

@@ -162,7 +162,9 @@ def _find_records_by_variant(artifacts_folder: Path) -> dict[str, list[tuple[Pat
     """Return variant -> its run records, each with its case, of whichever problem."""
     records: dict[str, list[tuple[Path, str]]] = {}
     for (variant, case), several in find_all_run_files(artifacts_folder).items():
-        records.setdefault(variant, []).extend((f.record, case) for f in several if f.record)
+        for files in several:
+            if files.record:
+                records.setdefault(variant, []).append((files.record, case))
     return records
 
 
@@ -270,5 +272,9 @@ def _find_most_dynamic_shared(
     launches: Mapping[str, Sequence[GraphLaunch]] | None,
 ) -> dict[str, GraphLaunch]:
     """Return kernel -> its launch with the most dynamic shared memory."""
-    every = itertools.chain.from_iterable((launches or {}).values())
-    return {launch.kernel: launch for launch in sorted(every, key=lambda x: x.dynamic_smem)}
+    most: dict[str, GraphLaunch] = {}
+    for launch in itertools.chain.from_iterable((launches or {}).values()):
+        known = most.get(launch.kernel)
+        if known is None or launch.dynamic_smem >= known.dynamic_smem:
+            most[launch.kernel] = launch
+    return most

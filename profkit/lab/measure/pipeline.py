@@ -314,8 +314,9 @@ def iterate_aa_comparisons(
     """
     progress("build")
     builds, support = build_target(target)
-    if failure := next((b.failure for b in builds if b.failure), None):
-        raise failure
+    for build in builds:
+        if build.failure:
+            raise build.failure
     if not builds:
         raise ProfkitError("an A/A run needs variants: references are not timed", "--variant ID")
     checks = tuple((case, 0) for case in target.cases)
@@ -348,10 +349,8 @@ def _iterate_aa_comparisons_once(
     worker: Worker, builds: list[Build], target: Target, rounds: int
 ) -> Iterator[HistoryTwin]:
     for case in target.cases:
-        entries = [
-            *map(make_worker_entry_of_build, builds),
-            *(make_worker_entry_of_build(b, _AGAIN) for b in builds),
-        ]
+        entries = [make_worker_entry_of_build(built) for built in builds]
+        entries += [make_worker_entry_of_build(built, _AGAIN) for built in builds]
         times = worker.time_entries(entries, case, (rounds, rounds)).times
         gpu = worker.gpu
         for built in builds:

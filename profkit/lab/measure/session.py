@@ -91,7 +91,9 @@ class GpuPool(Generic[MemberT]):
     ) -> None:
         error: BaseException | None = None
         try:
-            do(member, job.item, all(m is member or m in job.tried for m in self.members))
+            untried = [other for other in self.members if other not in job.tried]
+            is_last = untried in ([], [member])
+            do(member, job.item, is_last)
         except BaseException as caught:  # noqa: BLE001 - raised where the items were given
             error = caught
         ended.put((member, job, error))
@@ -244,9 +246,9 @@ class _Session:
         for build in self.builds:
             if self._is_timed(build, case):
                 entries.append(make_worker_entry_of_build(build))
-        entries += [
-            Entry(name) for name in self.run.target.references if name not in measured.failed
-        ]
+        for name in self.run.target.references:
+            if name not in measured.failed:
+                entries.append(Entry(name))
         if not entries:
             return
         reply = worker.time_entries(entries, case, ROUNDS if self.time else None, cold=self.time)
@@ -271,8 +273,9 @@ class _Session:
         name = build.variant.id
         measured = self.run.measured
         check = measured.checks.get(name)
-        right = check is not None and check.status == "right" and case in check.correct_cases
-        return right and name not in measured.failed
+        if check is None or name in measured.failed:
+            return False
+        return check.status == "right" and case in check.correct_cases
 
 
 def make_worker_entry_of_build(build: Build, name_suffix: str = "") -> Entry:

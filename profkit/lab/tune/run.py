@@ -106,9 +106,12 @@ def decide_whether_champion_replaces_defaults(
 def _confirm_finalists(runner: Runner) -> None:
     """Give the next best a hundred samples too: small gains are never promoted on the way."""
     incumbent = runner.get_incumbent()
-    done = (t for t in runner.study.list_trials_but_waiting() if t.outcome == "measured")
-    better = [t for t in done if t.value is not None and t.value < (incumbent.value or 0)]
-    for trial in sorted(better, key=lambda t: t.value or 0)[:FINALISTS]:
+    better = []
+    for trial in runner.study.list_trials_but_waiting():
+        is_measured = trial.outcome == "measured" and trial.value is not None
+        if is_measured and (trial.value or 0) < (incumbent.value or 0):
+            better.append(trial)
+    for trial in sorted(better, key=lambda trial: trial.value or 0)[:FINALISTS]:
         try:
             confirmed = runner.time_trial_against_incumbent(trial, incumbent)
         except ProfkitError as error:
@@ -128,9 +131,8 @@ def _time_champion_against_defaults(
     runner.progress(f"champion {task.make_variant_name_of_config(champion.config)}")
     checks: dict[str, Check] = {}
     launches: dict[str, tuple[GraphLaunch, ...]] = {}
-    for entry in dict.fromkeys(
-        task.make_trial_entry(trial.config) for trial in (champion, default)
-    ):
+    entries = map(task.make_trial_entry, (champion.config, default.config))
+    for entry in dict.fromkeys(entries):  # the champion may be the default
         reply = worker.check_variant_and_list_launches(
             entry, task.list_required_checks(), task.case
         )

@@ -327,7 +327,8 @@ def open_study(task: Task, storage_url: str, is_resumed: bool) -> Study:
             "continue it: --resume; or begin another one: --storage sqlite:///another.db",
         )
     if trials and was != about:
-        changed = ", ".join(k for k in about if (was or {}).get(k) != about[k])
+        noted = was or {}
+        changed = ", ".join(key for key in about if noted.get(key) != about[key])
         raise ProfkitError(
             f"the search of {name} was made with another {changed}",
             "its times do not compare with new ones: begin another with --storage",

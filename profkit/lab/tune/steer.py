@@ -91,12 +91,11 @@ def _choose_nearest_steps_in_direction(
             steps.append(abs(a - b))
         return sum(map(bool, steps)), count_moved_ranks(config), sum(steps)
 
-    candidates = sorted(
-        (c for c in untried if count_moved_ranks(c) >= max(least_step, 1)), key=count_changes
-    )
     nearest: dict[int, Config] = {}  # by how far the quantity moves
-    for config in candidates:
-        nearest.setdefault(count_moved_ranks(config), config)
+    for config in sorted(untried, key=count_changes):
+        moved = count_moved_ranks(config)
+        if moved >= max(least_step, 1):
+            nearest.setdefault(moved, config)
     return list(nearest.values())[:_EACH]
 
 

@@ -96,7 +96,7 @@ class Study:
 
     def get_trial(self, trial_number: int) -> Trial:
         """Return the trial of a number."""
-        return next(t for t in self.list_trials_but_waiting() if t.number == trial_number)
+        return {trial.number: trial for trial in self.list_trials_but_waiting()}[trial_number]
 
     def count_distinct_ended_trials(self) -> int:
         """Return how many distinct trials have ended."""

@@ -51,8 +51,9 @@ class ReadyBuild:
 
     def list_used_kernels(self) -> list[KernelResources]:
         """Return the kernels that the case launches; all that were built where that is not known."""
-        every = self.built.kernels
-        return [k for k in every if self.used is None or k.name in self.used]
+        if self.used is None:
+            return list(self.built.kernels)
+        return [kernel for kernel in self.built.kernels if kernel.name in self.used]
 
 
 @dataclass(frozen=True)
@@ -211,9 +212,7 @@ def find_build_refusal(ready: ReadyBuild) -> InvalidConfig | None:
     """Return why a build may not run; None if it may. The kernels of the case are held to the gates."""
     build = ready.built
     if build.error is not None:
-        lines = build.error.splitlines()
-        first = next((s for s in lines if "error" in s), lines[-1] if lines else "")
-        return InvalidConfig("does not compile", first.strip()[:200])
+        return InvalidConfig("does not compile", _find_error_line(build.error).strip()[:200])
     budget = build.variant.budget
     spills = budget.spills or 0
     regs = budget.regs or tunables.MOST_REGISTERS
@@ -222,6 +221,15 @@ def find_build_refusal(ready: ReadyBuild) -> InvalidConfig | None:
         detail = f"{over.kernel}: {over.resource}={over.taken}, at most {over.most}"
         return InvalidConfig(_KINDS[over.resource], detail)
     return None
+
+
+def _find_error_line(compiler_output: str) -> str:
+    """Return the first line that says error, else the last one."""
+    line = ""
+    for line in compiler_output.splitlines():
+        if "error" in line:
+            return line
+    return line
 
 
 _KINDS = {"spills": "spills", "regs": "registers of a thread", "stack": "stack frame"}

@@ -240,9 +240,7 @@ class Runner:
             return
         first = self.study.claim_machine_code(code, trial.number)
         if first != trial.number:
-            value = next(
-                (t.value for t in self.study.list_trials_but_waiting() if t.number == first), None
-            )
+            value = self.study.get_trial(first).value
             reason = f"its machine code is that of trial {first}"
             raise TrialEnded("same", reason, "same machine code", value)
 
@@ -360,8 +358,9 @@ class Runner:
 
     def _require_times(self, subjects: Sequence[Entry], reply: Reply) -> dict[str, Times]:
         names = [entry.name for entry in subjects]
-        if refused := [reply.refused[name] for name in names if name in reply.refused]:
-            raise ProfkitError(refused[0])
+        for name in names:
+            if name in reply.refused:
+                raise ProfkitError(reply.refused[name])
         for name in names:
             if name not in reply.times:  # it was wrong after many launches
                 why = "was not timed"

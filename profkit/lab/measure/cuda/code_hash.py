@@ -116,11 +116,15 @@ def hash_host_code(object_file: Path) -> str | None:
 def _list_hashed_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
     """Return what counts, section by section; literals count where they are read."""
     symbols = _read_symbols(sections)
-    relocations = {s.info: s.content for s in sections if s.kind == RELOCATIONS}
-    counting = [i for i, section in enumerate(sections) if _is_hashed_data(section)]
-    numbers = {at: number for number, at in enumerate(counting)}
+    relocations: dict[int, bytes] = {}  # index of the section that they are for -> them
+    numbers: dict[int, int] = {}  # index of a section that counts -> its number among those
+    for index, section in enumerate(sections):
+        if section.kind == RELOCATIONS:
+            relocations[section.info] = section.content
+        if _is_hashed_data(section):
+            numbers[index] = len(numbers)
     parts: list[tuple[object, ...]] = []
-    for at in counting:
+    for at in numbers:
         parts.append(("section", sections[at].size, sections[at].content))
         for offset, info, addend in struct.iter_unpack("<QQq", relocations.get(at, b"")):
             target = _describe_relocation_target(symbols[info >> 32], addend, sections, numbers)
@@ -152,9 +156,10 @@ def _describe_relocation_target(
 
 
 def _is_hashed_data(section: ElfSection) -> bool:
-    of_program = section.flags & ALLOCATED and section.kind in _DATA
-    left_out = section.flags & MERGED or section.name in (*_GPU_CODE, _UNWINDING)
-    return bool(of_program and not left_out)
+    is_of_program = section.flags & ALLOCATED and section.kind in _DATA
+    if not is_of_program or section.flags & MERGED:
+        return False
+    return section.name not in (*_GPU_CODE, _UNWINDING)
 
 
 def _read_literal_without_paths(section: ElfSection, start: int) -> bytes:

@@ -85,9 +85,10 @@ class CallPlan:
         return {case.name: list(map(self._describe_launch, case.starts)) for case in self.cases}
 
     def _describe_launch(self, start: KernelStart) -> dict[str, Any]:
+        clusters, rows, planes = start.grid
         return {
             "kernel": self.images[start.image].name,
-            "grid": (start.grid[0] * start.cluster, *start.grid[1:]),
+            "grid": (clusters * start.cluster, rows, planes),
             "block": start.block,
             "dynamic_smem": start.dynamic_smem,
         }

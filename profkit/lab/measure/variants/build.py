@@ -257,15 +257,14 @@ def _compile_builds_of_language(
     plans: Sequence[Build], folder: Path, jobs: int | None
 ) -> list[Build]:
     language = plans[0].variant.language
-    work = []
-    for p in plans:
-        work.append(_make_compile_job(p.variant, p.arch, p.flags))
+    work = [_make_compile_job(plan.variant, plan.arch, plan.flags) for plan in plans]
+    built = []
     with make_temporary_folder(folder) as place:
         times = language.compile(work, place, _find_programs(language, folder), jobs)
-        built = []
-        for i, p in enumerate(plans):
-            built.append(_store_compiled(p, place / str(i), folder))
-    return [replace(b, seconds=times.get(i, 0.0)) for i, b in enumerate(built)]
+        for number, plan in enumerate(plans):
+            compiled = _store_compiled(plan, place / str(number), folder)
+            built.append(replace(compiled, seconds=times.get(number, 0.0)))
+    return built
 
 
 def _move_compiled(stem: Path, place: Path) -> None:
@@ -292,12 +291,16 @@ def _store_compiled(plan: Build, stem: Path, folder: Path) -> Build:
     kernels = parse_ptxas_log(output)
     place = _choose_build_folder(plan, folder)
     place.mkdir(parents=True, exist_ok=True)
+    warnings = []
+    for line in output.splitlines():
+        if _WARNING.search(line):
+            warnings.append(line.strip())
     kept = {
         "key": plan.key,
         "bytes": get_size(compiled),
-        "kernels": [asdict(k) for k in kernels],
+        "kernels": [asdict(kernel) for kernel in kernels],
         "sass": _hash_with_resources(hash_all_machine_code(compiled), kernels),
-        "warnings": [s.strip() for s in output.splitlines() if _WARNING.search(s)],
+        "warnings": warnings,
         "flags": plan.flags,
         "text": plan.text,
     }
@@ -333,11 +336,13 @@ def describe_budget_excesses(
 
     `dynamic_smem_bytes_by_kernel`: demangled name -> the most that its launcher asks for.
     """
-    where = f"{built.variant.path.name} sm_{built.arch}"
-    over = iterate_budget_excesses(
-        built.kernels, built.variant.budget, dynamic_smem_bytes_by_kernel or {}
-    )
-    return [f"{where} {x.kernel}: {x.resource}={x.taken}, budget {x.most}" for x in over]
+    variant = built.variant
+    dynamic = dynamic_smem_bytes_by_kernel or {}
+    lines = []
+    for over in iterate_budget_excesses(built.kernels, variant.budget, dynamic):
+        where = f"{variant.path.name} sm_{built.arch} {over.kernel}"
+        lines.append(f"{where}: {over.resource}={over.taken}, budget {over.most}")
+    return lines
 
 
 def iterate_budget_excesses(

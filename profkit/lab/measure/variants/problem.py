@@ -98,8 +98,11 @@ class Problem:
         self, cases_to_measure: Iterable[str], check_cases: Iterable[str] | None = None
     ) -> tuple[CaseAndSeed, ...]:
         """Return `check_cases` (None: all of CHECKS) at each seed, then `cases_to_measure` at seed 0."""
-        small = product(self.checks if check_cases is None else check_cases, self.module.SEEDS)
-        return tuple(dict.fromkeys((*small, *((case, 0) for case in cases_to_measure))))
+        if check_cases is None:
+            check_cases = self.checks
+        pairs = list(product(check_cases, self.module.SEEDS))
+        pairs += product(cases_to_measure, [0])
+        return tuple(dict.fromkeys(pairs))
 
     def get_tolerance(self, case: str) -> tuple[float, float]:
         """Return (absolute, relative) of abs(out - ref) <= absolute + relative * abs(ref)."""
