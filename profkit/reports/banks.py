@@ -321,7 +321,11 @@ def _compute_lane_addresses_by_warp(
 def _compute_lane_addresses(
     warp: WarpRegisters, position: int, statement: SassStatement
 ) -> Lanes | None:
-    operand = next((x for x in statement.operands if x.startswith("[")), "")
+    operand = ""
+    for known in statement.operands:
+        if known.startswith("["):
+            operand = known
+            break
     names = []
     scales = []
     for term in operand.strip("[]").split("+"):

@@ -320,11 +320,17 @@ class _ContainerWalk:
         return is_newer_ncu(version)
 
     def _begin_block(self, block: BlockHeader, oddities: Oddities) -> None:
-        announced = [(field, count) for field, count in block.counts.items() if count > 0]
+        announced: list[tuple[int, int]] = []
+        least_size = 0
+        for kind, frames in block.counts.items():
+            if frames > 0:
+                announced.append((kind, frames))
+                if kind != wire.GRAPH_DATA:  # whose frames are counted apart
+                    least_size += 4 * frames
         self._hollow += not announced
         if self._hollow > HOLLOW:
             raise Malformed(f"more than {HOLLOW} blocks with nothing in them")
-        if 4 * sum(count for field, count in announced if field != wire.GRAPH_DATA) > block.size:
+        if least_size > block.size:
             raise Malformed("a block is not as long as its header says")
         self._details |= bool(self._launches and not announced)
         self._left = announced[::-1]
@@ -415,7 +421,9 @@ class _ContainerWalk:
             return ContainerVerdict("unreadable", "not an Nsight Compute report")
         if self.start != MAGIC:
             self.problems.append("the file ends in its first 4 bytes")
-        self._launches += sum(left for field, left in self._left if field in _KINDS)
+        for kind, missing in self._left:
+            if kind in _KINDS:
+                self._launches += missing
         self._note_problems_of_whole_file()
         counted = (self._launches, self._version or None)
         if self.problems:

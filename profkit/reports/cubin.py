@@ -418,11 +418,18 @@ def find_launched_function(
 
     None when the report has no code of it, or cannot tell which it ran.
     """
-    named = [f for f in functions if f.name == mangled_name]
-    placed = [f for f in named if f.start in called_addresses]
+    placed = []
+    without_address = []
+    for function in functions:
+        if function.name == mangled_name:
+            if function.start is None:
+                without_address.append(function)
+            elif function.start in called_addresses:
+                placed.append(function)
     if len(called_addresses) == 1 and not placed:  # no address in the report: this one must be it
-        placed = [replace(f, start=next(iter(called_addresses))) for f in named if f.start is None]
-    if len({f.code for f in placed}) == 1:
+        (address,) = called_addresses
+        placed = [replace(function, start=address) for function in without_address]
+    if len({function.code for function in placed}) == 1:
         return placed[0]
     return None
 

@@ -236,9 +236,9 @@ def _answer_in_process(item: Sequence[Any], died: Substitute) -> list[HotLines] 
         return None
     if _needs_disassembly(requests) and not ROOM.may_write_text:
         return None
-    return (
-        answer_requests_of_report(item) if ROOM.reserve_read_here(check_report(path).size) else None
-    )
+    if not ROOM.reserve_read_here(check_report(path).size):
+        return None
+    return answer_requests_of_report(item)
 
 
 def _needs_disassembly(requests: Sequence[Mapping[str, Any]]) -> bool:
@@ -337,10 +337,8 @@ def _answer_with_reason(item: Sequence[Any], why: str) -> list[HotLines]:
 def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     @cache
     def list_first_lines(names: tuple[str, ...]) -> tuple[CounterLine, ...]:
-        return tuple(
-            _add_source_text(kernel, x)
-            for x in _list_lines_of_first_counter(kernel, names, request.count)
-        )
+        lines = _list_lines_of_first_counter(kernel, names, request.count)
+        return tuple(_add_source_text(kernel, line) for line in lines)
 
     listed = []
     if request.sampled:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache, reduce
+from operator import add, mul, neg
 from struct import Struct
 from typing import Final
 
@@ -55,13 +56,17 @@ UNKNOWN = Lanes((0,) * LANES, 0)  # the same in all lanes, but which is not know
 
 def add_lanes(left: Lanes, right: Lanes) -> Lanes:
     """Return the sum in each lane, as a word; only bits known in both are known in it."""
-    pairs = zip(left.values, right.values, strict=True)
-    return Lanes(tuple((x + y) % WORD for x, y in pairs), min(left.bits, right.bits))
+    return _cut_to_words(map(add, left.values, right.values), min(left.bits, right.bits))
 
 
 def negate_lanes(value: Lanes) -> Lanes:
     """Return minus the value in each lane, as a word."""
-    return Lanes(tuple(-x % WORD for x in value.values), value.bits)
+    return _cut_to_words(map(neg, value.values), value.bits)
+
+
+def _cut_to_words(numbers: Iterable[int], bits: int = BITS) -> Lanes:
+    """Return a number of each lane as the register that it is written to has it."""
+    return Lanes(tuple(number % WORD for number in numbers), bits)
 
 
 def count_low_zero_bits(value: int) -> int:
@@ -79,19 +84,18 @@ def multiply_lanes(left: Lanes, right: Lanes) -> Lanes | None:
             return None
         factor = min(count_low_zero_bits(other.values[0]), other.bits)
         bits = min(bits, unknown.bits + factor)
-    pairs = zip(left.values, right.values, strict=True)
-    return Lanes(tuple(x * y % WORD for x, y in pairs), bits)
+    return _cut_to_words(map(mul, left.values, right.values), bits)
 
 
 def shift_lanes_right(value: Lanes, count: int, *, signed: bool) -> Lanes | None:
     """Return the value shifted right in each lane; None if too few bits are known for that."""
+    words: Iterable[int] = value.values
     if value.is_exact:
-        numbers = value.values
         if signed:
-            numbers = tuple(map(convert_word_to_signed, numbers))
-        return Lanes(tuple((x >> count) % WORD for x in numbers))
+            words = map(convert_word_to_signed, words)
+        return _cut_to_words(word >> count for word in words)
     if value.bits > count:
-        return Lanes(tuple(x >> count for x in value.values), value.bits - count)
+        return _cut_to_words((word >> count for word in words), value.bits - count)
     return UNKNOWN if value.is_uniform else None
 
 
@@ -128,10 +132,10 @@ def compute_lop3(operands: Sequence[Lanes], table: int) -> Lanes | None:
     low = (1 << known) - 1
     if all(operand.is_uniform for operand in operands):
         return Lanes(tuple(x & low for x in values), known)
-    unknown = [n for n, operand in enumerate(operands) if not operand.is_exact]
-    if len(unknown) > 1:
+    are_known = [operand.is_exact for operand in operands]
+    if are_known.count(False) > 1:
         return None
-    at = unknown[0]
+    at = are_known.index(False)
     others = _find_operands_with_high_bits_set(operands, at, known)
     if others is None:
         return None
@@ -163,11 +167,11 @@ def merge_lanes(left: Lanes | None, right: Lanes | None) -> Lanes | None:
         return None
     if left.values == right.values:
         return left if left.bits <= right.bits else right
-    pairs = zip(left.values, right.values, strict=True)
-    apart = {(y - x) % WORD for x, y in pairs}
-    if len(apart) > 1:
+    apart = add_lanes(right, negate_lanes(left))
+    if not apart.is_uniform:
         return None
-    return Lanes(left.values, min(left.bits, right.bits, count_low_zero_bits(apart.pop())))
+    bits_alike = count_low_zero_bits(apart.values[0])
+    return Lanes(left.values, min(left.bits, right.bits, bits_alike))
 
 
 # A machine instruction as text.
@@ -333,7 +337,7 @@ def _compute_shuffle(statement: SassStatement, operands: Sequence[Lanes]) -> May
 def _compute_absolute(_: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
     if not operands[0].is_exact:
         return None
-    return Lanes(tuple(abs(convert_word_to_signed(x)) % WORD for x in operands[0].values))
+    return _cut_to_words(map(abs, map(convert_word_to_signed, operands[0].values)))
 
 
 # Opcode -> who works it out, and from how many operands at least.
@@ -360,9 +364,11 @@ def compute_first_written_register(
     statement: SassStatement, operands: Sequence[Lanes | None]
 ) -> MaybeLanes:
     """Return the first register that an instruction writes."""
-    known = [operand for operand in operands if operand is not None]
-    if len(known) < len(operands):
-        return None
+    known = []
+    for operand in operands:
+        if operand is None:
+            return None
+        known.append(operand)
     opcode = statement.opcode
     if opcode.removeprefix("U") in _MAKERS:
         maker, least = _MAKERS[opcode.removeprefix("U")]
@@ -546,10 +552,14 @@ class WarpRegisters:
         definitions = self._code.find(position, register)
         if not definitions:
             return None
-        known = [self._made[n, register] for n in definitions if (n, register) in self._made]
-        if not known:
-            return PENDING
-        return reduce(merge_lanes, known)
+        merged: MaybeLanes | Pending = PENDING
+        for n in definitions:
+            value = self._made.get((n, register), PENDING)
+            if merged is PENDING:
+                merged = value
+            elif value is not PENDING:
+                merged = merge_lanes(merged, value)
+        return merged
 
 
 def _parse_sass_number(text: str) -> int:

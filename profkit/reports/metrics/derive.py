@@ -133,15 +133,18 @@ def make_formula_of_collected_metrics(
     choose: Callable[[Iterable[float]], float], names: Iterable[str], text: str
 ) -> MetricFormula:
     """Return the source that is the sum or the largest of the raw metrics that are there."""
-    values = {name: _make_si_reader(name) for name in names}
+    reader_by_name = {name: _make_si_reader(name) for name in names}
 
     def combine_values(raw: Raw) -> float:
-        present = [read(raw) for name, read in values.items() if name in raw]
-        if present:
-            return choose(present)
+        collected = []
+        for name, read_in_si in reader_by_name.items():
+            if name in raw:
+                collected.append(read_in_si(raw))
+        if collected:
+            return choose(collected)
         return nan
 
-    return _make_formula((), combine_values, text, tuple(values))
+    return _make_formula((), combine_values, text, tuple(reader_by_name))
 
 
 def _make_formula(

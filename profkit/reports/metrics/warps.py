@@ -144,7 +144,9 @@ FEWEST = 100
 
 def _make_share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0) -> MetricFormula:
     def compute_share(r: Raw) -> float:
-        whole = sum(max(r[n], 0.0) for n in all_of if n in r)
+        whole = 0.0
+        for part in all_of:
+            whole += max(r.get(part, 0.0), 0.0)
         if whole > 0 and whole >= fewest:
             return max(r[name], 0.0) / whole
         return nan
