@@ -103,8 +103,9 @@ def get_differing_values(
 
 def is_same_set_clock(clock_hz: Any, other_hz: Any) -> bool:
     """Return whether two clocks in Hz are near enough for one set clock."""
-    numbers = isinstance(clock_hz, float) and isinstance(other_hz, float)
-    return numbers and max(clock_hz, other_hz) <= CLOCKS * min(clock_hz, other_hz)
+    if not isinstance(clock_hz, float) or not isinstance(other_hz, float):
+        return False
+    return max(clock_hz, other_hz) <= CLOCKS * min(clock_hz, other_hz)
 
 
 def format_clock_or_text(value: Any) -> str:
@@ -156,13 +157,21 @@ def list_timing_method_differences(before: Record, after: Record) -> list[str]:
     found = []
     if methods := get_differing_values(get_timing_method, before, after):
         found.append("BASE was timed by {}, HEAD by {}".format(*methods))
-    states = []
-    for r in (before, after):
-        samples = {"warm": r.warm_samples, "cold": r.cold_samples}
-        states.append({state for state, taken in samples.items() if taken})
-    if all(states) and not states[0] & states[1]:
-        found.append(f"BASE was timed with a {min(states[0])} L2, HEAD with a {min(states[1])} one")
+    was = _list_l2_states(before)
+    now = _list_l2_states(after)
+    if was and now and not was & now:
+        found.append(f"BASE was timed with a {min(was)} L2, HEAD with a {min(now)} one")
     return found
+
+
+def _list_l2_states(record: Record) -> set[str]:
+    """Return the states of the L2 that a record has times with."""
+    states = set()
+    if record.warm_samples:
+        states.add("warm")
+    if record.cold_samples:
+        states.add("cold")
+    return states
 
 
 def list_machine_differences(before: Record, after: Record) -> list[str]:
@@ -170,8 +179,12 @@ def list_machine_differences(before: Record, after: Record) -> list[str]:
     if before.timing_session is not None and before.timing_session == after.timing_session:
         return []
     gpu = after.known_gpu.name or "GPU"
-    each = ((get_differing_values(get, before, after), text) for get, text in _MACHINE)
-    return [text.format(*sides, gpu=gpu) for sides, text in each if sides]
+    differences = []
+    for read_condition, text in _MACHINE:
+        sides = get_differing_values(read_condition, before, after)
+        if sides:
+            differences.append(text.format(*sides, gpu=gpu))
+    return differences
 
 
 def get_gpu_uuid_of_timing(record: Record | None) -> str | None:
@@ -261,7 +274,9 @@ def list_comparison_notes(before: Run, after: Run) -> list[str]:
 
 def _iterate_ncu_clock_notes(hz_before: float | None, hz_after: float | None) -> Iterator[str]:
     """Yield that two clocks of the SM, in Hz, differ."""
-    if hz_before and hz_after and abs(hz_before - hz_after) > SAME_CLOCK * max(hz_before, hz_after):
+    if not hz_before or not hz_after:
+        return
+    if abs(hz_before - hz_after) > SAME_CLOCK * max(hz_before, hz_after):
         yield (
             f"the SM ran at {hz_before / 1e6:,.0f} and {hz_after / 1e6:,.0f} MHz under ncu: "
             "shares of peak can be compared, durations under ncu cannot"

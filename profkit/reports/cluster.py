@@ -67,11 +67,9 @@ def iterate_results_by_path(
         yield from _iterate_on_executor(function_path, paths, path_of_function_for_dead, client)
         return
     jobs = jobs or count_usable_cpus()
-    with closing(
-        iterate_results_of_child_processes(
-            function_path, iter(paths), jobs, import_function(path_of_function_for_dead)
-        )
-    ) as done:
+    answer_for_dead = import_function(path_of_function_for_dead)
+    done = iterate_results_of_child_processes(function_path, iter(paths), jobs, answer_for_dead)
+    with closing(done):
         for _, path, result in done:
             yield path, result
 
@@ -80,18 +78,19 @@ def _iterate_on_executor(
     function_path: str, paths: Iterable[str], path_of_function_for_dead: str, client: Any
 ) -> Iterator[tuple[str, Any]]:
     """Do the same on a client's workers, some files at a time."""
-    todo = iter(paths)
     executor = require_executor(client)
-    workers = _count_workers(client)
+    todo = iter(paths)
     chunks = iter(lambda: list(islice(todo, CHUNK)), [])
-    window = max(8, _AHEAD * workers)
-    open_: dict[Future[Any], tuple[list[str], int]] = {}
+    most_open = max(8, _AHEAD * _count_workers(client))
+    open_: dict[Future[Any], tuple[list[str], int]] = {}  # task -> its files, which try it is
+
+    def submit(chunk: list[str], tried: int) -> None:
+        task = _submit_chunk(executor, function_path, chunk, path_of_function_for_dead)
+        open_[task] = chunk, tried
+
     while True:
-        for chunk in islice(chunks, window - len(open_)):
-            open_[_submit_chunk(executor, function_path, chunk, path_of_function_for_dead)] = (
-                chunk,
-                1,
-            )
+        for chunk in islice(chunks, most_open - len(open_)):
+            submit(chunk, 1)
         if not open_:
             return
         for call in wait(open_, return_when=FIRST_COMPLETED).done:
@@ -102,18 +101,12 @@ def _iterate_on_executor(
             if error is None:
                 yield from call.result()
             elif tried < _TRIES:
-                open_[_submit_chunk(executor, function_path, chunk, path_of_function_for_dead)] = (
-                    chunk,
-                    tried + 1,
-                )
+                submit(chunk, tried + 1)
             else:  # its worker was lost twice, or the pool is broken: no file is lost for that
-                read = run_in_child_processes(
-                    function_path,
-                    chunk,
-                    count_usable_cpus(),
-                    import_function(path_of_function_for_dead),
+                jobs = count_usable_cpus()
+                yield from _run_chunk_in_children(
+                    function_path, chunk, path_of_function_for_dead, jobs
                 )
-                yield from zip(chunk, read, strict=True)
 
 
 def _submit_chunk(
@@ -134,15 +127,15 @@ def run_chunk_in_child(
     function_path: str, paths: Sequence[str], path_of_function_for_dead: str
 ) -> list[tuple[str, Any]]:
     """Do what a worker does: a few files, in a child process of its own."""
-    return list(
-        zip(
-            paths,
-            run_in_child_processes(
-                function_path, paths, 1, import_function(path_of_function_for_dead)
-            ),
-            strict=True,
-        )
-    )
+    return _run_chunk_in_children(function_path, paths, path_of_function_for_dead, 1)
+
+
+def _run_chunk_in_children(
+    function_path: str, paths: Sequence[str], path_of_function_for_dead: str, jobs: int
+) -> list[tuple[str, Any]]:
+    answer_for_dead = import_function(path_of_function_for_dead)
+    results = run_in_child_processes(function_path, paths, jobs, answer_for_dead)
+    return list(zip(paths, results, strict=True))
 
 
 def _count_workers(client: Any) -> int:

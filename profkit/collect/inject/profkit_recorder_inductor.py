@@ -48,22 +48,28 @@ def keep_origins_of_named_kernels(debug: Any) -> None:
 
 def list_origins_of_nodes(nodes: Any) -> list[dict[str, Any]]:
     """Say for each node of the graph that a kernel computes where it was traced from."""
-    rows = []
-    for node in find_graph_nodes(nodes):
-        stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-        module = list(stack.values())[-1] if stack else ("", "")
-        kind = getattr(module[1], "__name__", None) or str(module[1]).rpartition(".")[2]
-        frames = _FRAME.findall(node.stack_trace or "")
-        rows.append(
-            {
-                "frames": [(file, int(line), name) for file, line, name in reversed(frames)],
-                "module": str(module[0]),
-                "kind": kind,
-                "backward": node.meta.get("partitioner_tag") == "is_backward",
-                "weight": count_values_of_node(node),
-            }
-        )
-    return rows
+    return list(map(describe_origin_of_node, find_graph_nodes(nodes)))
+
+
+def describe_origin_of_node(node: Any) -> dict[str, Any]:
+    """Say where a node of the graph was traced from, innermost frame first."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    module_path, module_class = ("", "")
+    if stack:
+        module_path, module_class = list(stack.values())[-1]
+    kind = getattr(module_class, "__name__", None)
+    if not kind:
+        kind = str(module_class).rpartition(".")[2]
+    frames = []
+    for file, line, name in _FRAME.findall(node.stack_trace or ""):
+        frames.append((file, int(line), name))
+    return {
+        "frames": frames[::-1],
+        "module": str(module_path),
+        "kind": kind,
+        "backward": node.meta.get("partitioner_tag") == "is_backward",
+        "weight": count_values_of_node(node),
+    }
 
 
 def find_graph_nodes(nodes: Any) -> Iterable[Any]:

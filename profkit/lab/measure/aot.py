@@ -283,10 +283,11 @@ def _describe_kernel_with_constants(source: Any, metadata: Any) -> str:
         return str(names[key[0]] if isinstance(key, tuple) else key)
 
     known = [f"{name_key(key)}={value}" for key, value in source.constants.items()]
-    whole = [name_key(key) for key in getattr(source, "attrs", None) or {}]
-    for n in whole:
-        if not str(types.get(n, "*")).startswith("*"):
-            known.append(f"{n}%16=0")
+    for key in getattr(source, "attrs", None) or {}:
+        name = name_key(key)
+        is_pointer = str(types.get(name, "*")).startswith("*")
+        if not is_pointer:
+            known.append(f"{name}%16=0")
     return f"{metadata.name}<{', '.join(known)}>"
 
 

@@ -92,9 +92,7 @@ class _WorkerServer:
         entry = request.entry
         self.say(Begun("check", entry.name))
         loaded = self._load_library(entry)
-        work = []
-        for case, seed in request.checks:
-            work.append(self._load_data(case, seed, entry.grid))
+        work = [self._load_data(case, seed, entry.grid) for case, seed in request.checks]
         judged = subjects.check_variant_on_all_inputs(
             entry.name, loaded, self.problem, work, self.tools
         )
@@ -115,10 +113,7 @@ class _WorkerServer:
         conditions = self.gpu, self.tools, request.cold, request.rounds
         timed = bench.time_subjects_in_turns(loaded, request.case, *conditions)
         for subject, times in zip(loaded, timed, strict=True):
-            if subject.judge:
-                faults = subject.judge()
-            else:
-                faults = ()
+            faults = subject.judge() if subject.judge else ()
             if faults:  # right once, but not after many launches: its times are of something else
                 lines = tuple(f"after timing: {fault}" for fault in faults)
                 judged = check.CaseCheck(request.case, 0, "wrong", faults=lines)
@@ -127,7 +122,8 @@ class _WorkerServer:
                 self.say(Reply(times={subject.name: replace(times, session=self.session)}))
 
     def _send_check_event(self, name: str, judged: check.CaseCheck) -> None:
-        self.say(Reply(checks={name: check.combine_case_checks(name, self.problem, [judged])}))
+        checked = check.combine_case_checks(name, self.problem, [judged])
+        self.say(Reply(checks={name: checked}))
 
     @contextlib.contextmanager
     def _report_refusals(self, entry: Entry) -> Iterator[None]:

@@ -192,9 +192,9 @@ def run_and_check_reference(
     subject, out = run_torch_subject(
         name, problem.make_reference_call(name, data.case, load_inputs_as_gpu_tensors(data))
     )
-    outputs = []
-    for o in out if isinstance(out, tuple) else (out,):
-        outputs.append(copy_tensor_values_to_host(o))
+    if not isinstance(out, tuple):
+        out = (out,)
+    outputs = list(map(copy_tensor_values_to_host, out))
     return subject, check.judge_output_values(problem, data, outputs)
 
 

@@ -84,7 +84,7 @@ class Begun(WorkerMessage, frozen=True):
     case: str = ""
 
     def __str__(self) -> str:
-        return " ".join(word for word in (self.what, self.name, self.case) if word)
+        return " ".join(filter(None, (self.what, self.name, self.case)))
 
 
 class Reply(WorkerMessage, frozen=True):

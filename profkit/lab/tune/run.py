@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import nan
-from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -374,24 +373,48 @@ def _make_champion_run(result: SearchResult) -> targets.TargetRun:
     return task.make_config_run(config, measurements)
 
 
-# Columns out of a trial's result as JSON, and where they lie in it if not under that name. Times in
-# seconds, memory in bytes, shares of 1.
-_TABLE = """
-reason kind time anchor_time against
-speedup=speedup.median speedup_low=speedup.low speedup_high=speedup.high
-hedges_g p_value promoted confirmed=confirmed.answer confirmed_speedup=confirmed.speedup.median
-confirmed_low=confirmed.speedup.low confirmed_high=confirmed.speedup.high
-confirmed_g=confirmed.hedges_g confirmed_p=confirmed.p_value became_incumbent
-blocks threads regs smem blocks_per_sm occupancy spills max_abs build_seconds
-gpu_seconds gpu bound=verdict.bound limiter=verdict.limiter code
-"""
+# Column -> where it is in a trial's result as JSON. Times in seconds, memory in bytes, shares of 1.
 _COLUMNS = {
-    name: f"result.{path or name}"
-    for name, _, path in map(methodcaller("partition", "="), _TABLE.split())
+    "reason": "result.reason",
+    "kind": "result.kind",
+    "time": "result.time",
+    "anchor_time": "result.anchor_time",
+    "against": "result.against",
+    "speedup": "result.speedup.median",
+    "speedup_low": "result.speedup.low",
+    "speedup_high": "result.speedup.high",
+    "hedges_g": "result.hedges_g",
+    "p_value": "result.p_value",
+    "promoted": "result.promoted",
+    "confirmed": "result.confirmed.answer",
+    "confirmed_speedup": "result.confirmed.speedup.median",
+    "confirmed_low": "result.confirmed.speedup.low",
+    "confirmed_high": "result.confirmed.speedup.high",
+    "confirmed_g": "result.confirmed.hedges_g",
+    "confirmed_p": "result.confirmed.p_value",
+    "became_incumbent": "result.became_incumbent",
+    "blocks": "result.blocks",
+    "threads": "result.threads",
+    "regs": "result.regs",
+    "smem": "result.smem",
+    "blocks_per_sm": "result.blocks_per_sm",
+    "occupancy": "result.occupancy",
+    "spills": "result.spills",
+    "max_abs": "result.max_abs",
+    "build_seconds": "result.build_seconds",
+    "gpu_seconds": "result.gpu_seconds",
+    "gpu": "result.gpu",
+    "bound": "result.verdict.bound",
+    "limiter": "result.verdict.limiter",
+    "code": "result.code",
 }
-_OF_TRIAL = "number", "source", "outcome", "value", "seconds", "ended"
+_BEFORE_MACROS = ("number", "source", "outcome", "value")  # columns of the trial itself
+_LAST = ("seconds", "ended")
 _TEXTS = frozenset(
-    "source outcome reason kind promoted confirmed gpu bound limiter code ended".split()
+    {
+        *("source", "outcome", "reason", "kind", "promoted", "confirmed"),
+        *("gpu", "bound", "limiter", "code", "ended"),
+    }
 )
 
 
@@ -399,12 +422,14 @@ def make_trials_frame(study: Study) -> DataFrame:
     """Return the history, a row per trial: SI units, NaN where not known, macros as whole numbers."""
     import pandas as pd
 
-    columns = [*_OF_TRIAL[:4], *study.space.macros, *_COLUMNS, *_OF_TRIAL[4:]]
     rows = []
     for trial in study.list_trials_but_waiting():
         if trial.outcome != "repeated":
-            row = {name: getattr(trial, name) for name in _OF_TRIAL}
-            rows.append({**row, **trial.config.values_by_macro, "result": trial.result.to_json()})
+            row = {name: getattr(trial, name) for name in (*_BEFORE_MACROS, *_LAST)}
+            row |= trial.config.values_by_macro
+            row["result"] = trial.result.to_json()
+            rows.append(row)
+    columns = [*_BEFORE_MACROS, *study.space.macros, *_COLUMNS, *_LAST]
     places = [_COLUMNS.get(name, name) for name in columns]
     table = pd.json_normalize(rows).reindex(columns=places).set_axis(columns, axis=1)
     for name in columns:

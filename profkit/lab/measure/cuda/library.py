@@ -43,13 +43,11 @@ def capture_graph(stream: int, enqueue_work: Callable[[], None]) -> int:
     device.call_driver(
         "cuStreamBeginCapture_v2", c_void_p(stream), 1
     )  # 1: this thread's calls only
-    whole = False
     try:
         enqueue_work()
-        whole = True
-    finally:
-        if not whole:
-            device.end_failed_capture(stream)
+    except BaseException:
+        device.end_failed_capture(stream)
+        raise
     device.call_driver("cuStreamEndCapture", c_void_p(stream), byref(graph))
     return graph.value or 0
 
@@ -85,8 +83,9 @@ class KernelNode(ctypes.Structure):
     @property
     def grid_and_block(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Return the blocks, and the threads of one, in x, y and z."""
-        grid = (self.grid[0], self.grid[1], self.grid[2])
-        return grid, (self.block[0], self.block[1], self.block[2])
+        columns, rows, planes = self.grid
+        x, y, z = self.block
+        return (columns, rows, planes), (x, y, z)
 
 
 NodeAndType = tuple[int, int]  # the driver's handle of a graph's node, and CUgraphNodeType
@@ -128,15 +127,9 @@ def read_kernel_name(kernel_handle: int) -> str:
 def query_blocks_per_sm(kernel_handle: int, threads_per_block: int, dynamic_smem_bytes: int) -> int:
     """Return how many blocks fit on an SM, by the driver."""
     blocks = c_int()
-    device.call_driver(
-        "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-        *(
-            byref(blocks),
-            c_void_p(kernel_handle),
-            c_int(threads_per_block),
-            c_size_t(dynamic_smem_bytes),
-        ),
-    )
+    shape = c_int(threads_per_block), c_size_t(dynamic_smem_bytes)
+    name = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+    device.call_driver(name, byref(blocks), c_void_p(kernel_handle), *shape)
     return blocks.value
 
 
@@ -183,7 +176,11 @@ class Numbers(NamedTuple):
     @classmethod
     def from_problem_arguments(cls, values: Mapping[str, Any]) -> Numbers:
         """Return the numbers that problem.py's `arguments` gives, without other keys."""
-        return cls(**{name: values[name] for name in cls._fields if name in values})
+        numbers = {}
+        for name in cls._fields:
+            if name in values:
+                numbers[name] = values[name]
+        return cls(**numbers)
 
 
 class Args(ctypes.Structure):
@@ -283,12 +280,11 @@ class Support:
     def __init__(self, path: Path, gpu: device.Gpu | None = None) -> None:
         self._lib = ctypes.CDLL(str(path))
         self._lib.profkit_repeat.restype = self._lib.profkit_bare.restype = c_longlong
-        self._blocks, self._size = (4 * gpu.sms, 2 * gpu.l2) if gpu else (0, 0)
+        self._blocks = self._size = self._buffer = 0
         if gpu:
+            self._blocks = 4 * gpu.sms
+            self._size = 2 * gpu.l2  # bytes
             self._buffer = device.allocate_device_memory(self._size)
-        else:
-            self._buffer = 0
-        if gpu:
             device.fill_device_memory(self._buffer, 0, self._size)
         self.pop: Callable[[], None] = self._lib.profkit_range_pop  # close an NVTX range
 

@@ -141,7 +141,11 @@ def is_complete_problem_folder(folder: Path) -> bool:
 def _list_defined_names(source: bytes) -> set[str]:
     """Return the names that a module defines, without running it."""
     names = symtable.symtable(source.decode(), "problem.py", "exec").get_symbols()
-    return {name.get_name() for name in names if name.is_assigned() or name.is_imported()}
+    defined = set()
+    for name in names:
+        if name.is_assigned() or name.is_imported():
+            defined.add(name.get_name())
+    return defined
 
 
 def load_problem(folder: Path) -> Problem:
