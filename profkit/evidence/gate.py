@@ -91,22 +91,22 @@ def make_gate_report(
     strict: bool = False,
 ) -> GateReport:
     """Return the report on these subjects; `strict`: whether "cannot tell" closes the gate too."""
-    wrong = [s for s in subjects if s.answer == "wrong"]
-    slower = [s for s in subjects if s.answer == "slower"]
-    untried = {"no time", "stale"} | ({"cannot tell"} if strict else set())
+    wrong = []
+    slower = []
     undecided = []
-    for s in subjects:
-        if s.answer in untried:
-            undecided.append(s)
+    for subject in subjects:
+        if subject.answer == "wrong":
+            wrong.append(subject)
+        elif subject.answer == "slower":
+            slower.append(subject)
+        elif subject.answer in ("no time", "stale") or (strict and subject.answer == "cannot tell"):
+            undecided.append(subject)
+    status = 0
     if wrong or slower:
         status = 1
     elif undecided or problems:
         status = 2
-    else:
-        status = 0
-    reasons = []
-    for s in (*wrong, *slower, *undecided):
-        reasons.append(f"{s.name}: {s.because}")
+    reasons = [f"{subject.name}: {subject.because}" for subject in (*wrong, *slower, *undecided)]
     reasons += [problem.message for problem in problems]
     return GateReport(
         status=status,

@@ -281,11 +281,13 @@ class Evidence:
     def write_hint_for_missing_run(self, variant: str, case: str) -> str:
         """Return the command that makes the run; before it a variant that may have been meant."""
         command = suggest_run_command(variant, case)
-        known = {v for v, _ in self._files}
-        if variant in known:
-            cases = sorted(c for v, c in self._files if v == variant)
-            return f"recorded cases: {', '.join(cases)}; otherwise: {command}"
-        near = get_close_matches(variant, known, 3, 0.6)
+        cases_by_variant: dict[str, list[str]] = {}
+        for recorded, its_case in self._files:
+            cases_by_variant.setdefault(recorded, []).append(its_case)
+        if variant in cases_by_variant:
+            cases = ", ".join(sorted(cases_by_variant[variant]))
+            return f"recorded cases: {cases}; otherwise: {command}"
+        near = get_close_matches(variant, cases_by_variant, 3, 0.6)
         if near:
             return f"did you mean {' or '.join(near)}? otherwise: {command}"
         return command

@@ -471,10 +471,11 @@ def _collect_consecutive_metrics(
 def has_id_without_name(launch_ids: Iterable[tuple[bytes, ...]], name_count: int) -> bool:
     """Return whether one of the metrics' ids is beyond the string table."""
     ids = set[bytes]().union(*launch_ids)
-    longest = max(map(len, ids), default=0)
-    # A varint has its highest bits last, so that the largest id is the last one in this order.
-    largest = max((id_[::-1] for id_ in ids if len(id_) == longest), default=b"")
-    return bool(ids) and read_varint(largest[::-1], 0)[0] >= name_count
+    if not ids:
+        return False
+    # A varint has its highest bits last.
+    largest = max(ids, key=lambda id_: (len(id_), id_[::-1]))
+    return read_varint(largest, 0)[0] >= name_count
 
 
 _SAMPLES_OF_SMS = 2  # the field of timed warp samples that repeats, once per SM

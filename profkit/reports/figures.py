@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any
@@ -43,8 +43,18 @@ def format_value_with_unit(value: float | None, unit: str) -> str:
     noun = _NOUNS.get(unit, "")
     if unit == "count" and value == int(value) and abs(value) < 1e5:
         return f"{value:,.0f}"
-    size, prefix = next((p for p in _PREFIXES if abs(value) >= 0.9995 * p[0]), (1.0, ""))
+    size, prefix = _choose_unit(value, _PREFIXES, (1.0, ""))
     return f"{format_figures(value / size)} {prefix}{noun}".rstrip()
+
+
+def _choose_unit(
+    value: float, units: Iterable[tuple[float, str]], otherwise: tuple[float, str]
+) -> tuple[float, str]:
+    """Return the first unit, with its size, that a value has at least one of once it is rounded."""
+    for size, name in units:
+        if abs(value) >= 0.9995 * size:
+            return size, name
+    return otherwise
 
 
 def format_values_with_unit(values: Sequence[float | None], unit: str) -> list[str]:
@@ -68,7 +78,7 @@ def format_seconds(value: float | None) -> str:
     """Return a duration: 38.5 µs."""
     if value is None or not isfinite(value):
         return NOT_COLLECTED
-    size, noun = next((s for s in _SMALL if abs(value) >= 0.9995 * s[0]), _SMALL[-1])
+    size, noun = _choose_unit(value, _SMALL, _SMALL[-1])
     return f"{format_figures(value / size)} {noun}"
 
 

@@ -413,8 +413,9 @@ def _ask_server_to_fork(function: str, passed: list[int]) -> _ForkServer:
 def end_servers() -> None:
     """End the servers of this process: what they took of the processor is its children's from then."""
     with _GUARD:
-        for key in [key for key in _SERVERS if key[0] == os.getpid()]:
-            _SERVERS.pop(key).end_server()
+        for key in tuple(_SERVERS):
+            if key[0] == os.getpid():
+                _SERVERS.pop(key).end_server()
 
 
 def _end_children(children: Iterable[_Child]) -> None:
@@ -460,9 +461,9 @@ def encode_answer(result: Any, kinds: tuple[Any, ...]) -> bytes:
         kind = _ERROR
         result = (result.message, result.hint)
     else:
-        kind = 1 + (
-            len(kinds) > 1 and next(n for n, k in enumerate(kinds) if isinstance(result, k))
-        )
+        kind = 1
+        if len(kinds) > 1:
+            kind += [isinstance(result, known) for known in kinds].index(True)
     try:
         form = _MSGPACK
         body = msgspec.msgpack.encode(result)

@@ -216,7 +216,7 @@ def _write_captured_launch(
     imports, definitions = launched.write_standalone_source(start.kernel, unaligned)
     place.mkdir()
     inputs = launched.list_inputs(outcome.arrays)
-    outputs = [a for a in outcome.arrays if a.is_written]
+    outputs = launched.list_outputs(outcome.arrays)
     for i, array in enumerate(inputs):
         if drawn is None or i not in drawn:
             launched.store_tensor(array.before, place / f"in{i}.bin")
@@ -343,8 +343,13 @@ def _wrap_triton_launches(module: ModuleType, session: Session) -> None:
 
         if warmup:
             return same()
-        options = {k: v for k, v in kwargs.items() if k not in self.arg_names}
-        named = {k: v for k, v in kwargs.items() if k in self.arg_names}
+        options = {}
+        named = {}
+        for name, value in kwargs.items():
+            if name in self.arg_names:
+                named[name] = value
+            else:
+                options[name] = value
         try:
             bound = self.signature.bind(*args, **named)
         except TypeError:

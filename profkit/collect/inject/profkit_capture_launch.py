@@ -189,12 +189,13 @@ def repeat_launch_on_drawn_inputs(
             tensors[array.name] = _make_poisoned_copy(array.before)
     copies = {name: tensor.clone() for name, tensor in tensors.items()}
     _launch_on_copies(outcome.arrays, copies, launch)
-    written = [a for a in outcome.arrays if a.is_written]
-    results = [copies[a.name] for a in written]
-    if any(r.is_floating_point() and not bool(r.isfinite().all()) for r in results):
-        return None
-    for array, result in zip(written, results, strict=True):
-        array.after = result
+    written = list_outputs(outcome.arrays)
+    for array in written:
+        result = copies[array.name]
+        if result.is_floating_point() and not bool(result.isfinite().all()):
+            return None
+    for array in written:
+        array.after = copies[array.name]
     return kept
 
 
@@ -215,8 +216,19 @@ def _draw_inputs(
 
 def list_inputs(arrays: Sequence[ReachableMemory]) -> list[ReachableMemory]:
     """Return what is given to the kernel: what it reads, then what it works on in place."""
-    read = [a for a in arrays if not a.is_written]
-    return [*read, *(a for a in arrays if a.is_written and a.works_in_place)]
+    read = []
+    updated = []
+    for array in arrays:
+        if not array.is_written:
+            read.append(array)
+        elif array.works_in_place:
+            updated.append(array)
+    return [*read, *updated]
+
+
+def list_outputs(arrays: Sequence[ReachableMemory]) -> list[ReachableMemory]:
+    """Return what the kernel writes."""
+    return [array for array in arrays if array.is_written]
 
 
 def time_launch(
@@ -404,12 +416,17 @@ def _get_source(kernel: Any) -> str:
 def _list_used_names(source: str) -> set[str]:
     """Return the names that a function takes from its module: no parameters, no variables."""
     whole = symtable.symtable(source, "kernel", "exec")
-    names = {s.get_name() for s in whole.get_symbols() if s.is_referenced()}
+    names = set()
+    for symbol in whole.get_symbols():
+        if symbol.is_referenced():
+            names.add(symbol.get_name())
     inner = list(whole.get_children())
     while inner:
         scope = inner.pop()
         inner += scope.get_children()
-        names |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
+        for symbol in scope.get_symbols():
+            if symbol.is_global():
+                names.add(symbol.get_name())
     return names
 
 

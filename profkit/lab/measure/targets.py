@@ -84,24 +84,33 @@ def find_target_by_options(
     cases.
     """
     kernels = places.kernels_dir()
-    known = variants.read_all_variants(kernels)
+    known_variants = variants.read_all_variants(kernels)
     problems = _load_problems(kernels)
-    with_cases = [problem for problem in problems if set(cases) <= problem.cases.keys()]
+    with_cases = [known for known in problems if set(cases) <= known.cases.keys()]
     if are_all_variants_meant:
-        calls = _list_references(with_cases)
-        names_of_problems = {p.name for p in with_cases}
-        chosen = [v for v in known if v.problem in names_of_problems]
+        references = _list_references(with_cases)
+        names_of_problems = {known.name for known in with_cases}
+        chosen = [variant for variant in known_variants if variant.problem in names_of_problems]
     else:
-        calls = set(names) & _list_references(problems)
-        chosen = _select_runnable_variants([n for n in names if n not in calls], known, problems)
-        names_of_problems = {v.problem for v in chosen}
+        references = set(names) & _list_references(problems)
+        variant_names = [name for name in names if name not in references]
+        chosen = _select_runnable_variants(variant_names, known_variants, problems)
+        names_of_problems = {variant.problem for variant in chosen}
     if not names_of_problems:
-        names_of_problems = {p.name for p in with_cases if calls & set(p.references)}
+        for known in with_cases:
+            if references.intersection(known.references):
+                names_of_problems.add(known.name)
     target_problem = _select_problem(problems, names_of_problems)
-    chosen_cases = target_problem.choose_cases(cases)
-    called = tuple(r for r in target_problem.references if with_references or r in calls)
-    once = {v.path: v for v in chosen}
-    return Target(target_problem, tuple(once.values()), called, chosen_cases, places.build_dir())
+    called = target_problem.references
+    if not with_references:
+        called = tuple(name for name in called if name in references)
+    return Target(
+        problem=target_problem,
+        variants=tuple({variant.path: variant for variant in chosen}.values()),
+        references=called,
+        cases=target_problem.choose_cases(cases),
+        folder=places.build_dir(),
+    )
 
 
 def _load_problems(kernels: Path) -> list[Problem]:
