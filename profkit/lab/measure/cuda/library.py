@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from ctypes import byref, c_char_p, c_int, c_longlong, c_size_t, c_uint, c_ulonglong, c_void_p
 from dataclasses import asdict, dataclass, field
 from math import prod
@@ -43,11 +44,10 @@ def capture_graph(stream: int, enqueue_work: Callable[[], None]) -> int:
     device.call_driver(
         "cuStreamBeginCapture_v2", c_void_p(stream), 1
     )  # 1: this thread's calls only
-    try:
+    with ExitStack() as failed:
+        failed.callback(device.end_failed_capture, stream)
         enqueue_work()
-    except BaseException:
-        device.end_failed_capture(stream)
-        raise
+        failed.pop_all()
     device.call_driver("cuStreamEndCapture", c_void_p(stream), byref(graph))
     return graph.value or 0
 
