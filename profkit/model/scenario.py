@@ -386,7 +386,7 @@ def estimate_gain_of_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     except NotCollected:
         return NOT_PRICED
     bound = None
-    begun = _bound_speedup_by_block_launch(launch, fixes)
+    begun = _bound_fixes_by_block_launch(launch, fixes)
     if len(best) == len(fixes):
         most = min(bound_speedup_by_units(launch, join_scenarios(best)), begun)
         if most < inf:
@@ -399,7 +399,7 @@ def estimate_gain_of_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     return Estimate(expected.low, expected.gain, expected.high, bound)
 
 
-def _bound_speedup_by_block_launch(launch: Launch, fixes: tuple[Fix, ...]) -> float:
+def _bound_fixes_by_block_launch(launch: Launch, fixes: tuple[Fix, ...]) -> float:
     """Return the speed-up at which as many blocks as before begin as fast as they can.
 
     Inf when others may.
@@ -409,10 +409,18 @@ def _bound_speedup_by_block_launch(launch: Launch, fixes: tuple[Fix, ...]) -> fl
     for fix in fixes:
         if fix.kind != "waste":
             return inf
+    return bound_speedup_by_block_launch(launch)
+
+
+def bound_speedup_by_block_launch(launch: Launch, blocks_factor: float = 1.0) -> float:
+    """Return the speed-up at which so many times the blocks begin as fast as the GPU begins any.
+
+    Inf where that rate is not known.
+    """
     share = compute_share_of_block_launch_rate(launch)
     if not share:
         return inf
-    return max(1.0, 1 / share)
+    return max(1.0, 1 / (share * blocks_factor))
 
 
 def get_expectation(saving: Estimate) -> Expectation | None:

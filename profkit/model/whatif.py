@@ -29,6 +29,7 @@ from profkit.model.scenario import (
     NOTHING,
     Expectation,
     Scenario,
+    bound_speedup_by_block_launch,
     bound_speedup_by_units,
     make_bounded_expectation,
     make_scenario_of_more_blocks,
@@ -183,10 +184,13 @@ def predict_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange])
         launch.require_collected("instructions")
         if not measure_unit_shares_of_peak(launch):
             launch.require_collected("issue_busy")
-        scenario = _make_scenario_of_changed_counts(launch, apply_counter_changes(launch, changes))
+        after = apply_counter_changes(launch, changes)
+        scenario = _make_scenario_of_changed_counts(launch, after)
         gain = predict_speedup(launch, _add_ends_of_more_blocks(launch, scenario))
+        begun = _bound_speedup_by_begun_blocks(launch, after, scenario)
+        gain = min(gain, begun)
         # A unit above its peak is counted beyond what is possible: no bound says less than the model.
-        bound = max(gain, bound_speedup_of_scenario(launch, scenario))
+        bound = max(gain, min(bound_speedup_of_scenario(launch, scenario), begun))
         return make_bounded_expectation(gain, SPREAD, bound, OFFSET)
     except NotCollected as absent:
         section = CATALOGUE[absent.metric].section or "every report"
@@ -203,10 +207,21 @@ def _add_ends_of_more_blocks(launch: Launch, scenario: Scenario) -> Scenario:
 
 def bound_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange]) -> float | None:
     """Return the speed-up that these changes cannot pass; None where nothing bounds it."""
-    bound = bound_speedup_of_scenario(
-        launch, _make_scenario_of_changed_counts(launch, apply_counter_changes(launch, changes))
-    )
+    after = apply_counter_changes(launch, changes)
+    scenario = _make_scenario_of_changed_counts(launch, after)
+    begun = _bound_speedup_by_begun_blocks(launch, after, scenario)
+    bound = min(bound_speedup_of_scenario(launch, scenario), begun)
     return bound if bound < inf else None
+
+
+def _bound_speedup_by_begun_blocks(launch: Launch, after: Launch, scenario: Scenario) -> float:
+    """Return the speed-up at which the blocks that are launched then begin as fast as they can.
+
+    Inf where more warps are at work at once: larger blocks are fewer.
+    """
+    if scenario.places != 1 or "grid_size" not in after:
+        return inf
+    return bound_speedup_by_block_launch(launch, after["grid_size"] / launch["grid_size"])
 
 
 def bound_speedup_of_scenario(launch: Launch, scenario: Scenario) -> float:
@@ -225,11 +240,15 @@ def bound_speedup_of_scenario(launch: Launch, scenario: Scenario) -> float:
         most = replace(scenario, waits=NOTHING, keeps=max(relieved))
         return bound_speedup_by_units(launch, most)
     waits = {}
+    shrinking = []
     for state, left in scenario.waits.items():
         waits[state] = left if left >= 1 else 0.0
-    if 0.0 in waits.values():
-        waits[BARRIER] = 0.0  # warps may wait there for those that wait less now
-    return bound_speedup_by_units(launch, replace(scenario, waits=waits))
+        if left < 1:
+            shrinking.append(left)
+    if not shrinking:
+        return bound_speedup_by_units(launch, scenario)
+    waits[BARRIER] = 0.0  # warps may wait there for those that wait less now
+    return bound_speedup_by_units(launch, replace(scenario, waits=waits, keeps=min(shrinking)))
 
 
 def _make_scenario_of_changed_counts(launch: Launch, after: Launch) -> Scenario:

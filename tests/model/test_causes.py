@@ -198,6 +198,7 @@ def test_coalesced_accesses_leave_the_useful_sectors_and_their_waits():
         "tex_throttle",
         "membar",
         "not_selected",
+        "barrier",
     }
     assert best("uncoalesced-access", **values | {"dram_busy": 0.93}).waits == NOTHING
 

@@ -315,18 +315,19 @@ def test_a_finding_and_whatif_agree_on_the_same_change():
 
 
 ONE_CEILING = ("shared-bank-conflicts", "grid-too-small")  # counts say all that goes
+COUNTED_IN_PART = "uncoalesced-access"  # half-filled packets and lines have no count of their own
 
 
 def _compare_ceilings(metrics):
     """Yield for each of these findings its rule, its ceiling, and the one of the same changed counts."""
     launch = Launch({name: metrics[name] for name in metrics if name in CATALOGUE})
     for found in judge_launch(metrics).findings:
-        if found.rule not in ONE_CEILING or found.gain is None:
+        if found.rule not in (*ONE_CEILING, COUNTED_IN_PART) or found.gain is None:
             continue
         shares = SAME_CHANGE[found.rule](launch)
-        if not launch.has_collected("instructions", "warps_per_sm", *shares):
+        if not launch.has_collected("instructions", "warps_per_sm"):
             continue
-        changes = [CounterChange(name, "*", share) for name, share in shares.items()]
+        changes = [CounterChange(n, "*", shares[n]) for n in shares if n in launch]
         yield found.rule, found.gain, bound_speedup_of_changes(launch, changes)
 
 
@@ -336,9 +337,23 @@ def test_a_change_has_one_ceiling_whoever_is_asked(launches_on_record):
     for metrics in launches_on_record:
         for rule, ceiling, same in _compare_ceilings(metrics):
             asked[rule] += 1
-            assert same == pytest.approx(ceiling, rel=0.005), rule
+            assert same <= 1.005 * ceiling, rule
+            if rule in ONE_CEILING:
+                assert same == pytest.approx(ceiling, rel=0.005), rule
     assert asked["shared-bank-conflicts"] > 25
     assert asked["grid-too-small"] > 15
+    assert asked[COUNTED_IN_PART] > 50
+
+
+def test_changes_of_the_same_blocks_are_no_faster_than_blocks_begin():
+    """At 80 % of the most blocks a second of 132 SMs, less work of theirs brings 1.25x at most."""
+    begun = {**LAUNCH, "grid_size": 1e6, "waves": 50.0, "time": 1e6 / 1.66e9 / 0.8}
+    for text, most in (("instructions/100", 1.25), ("instructions/100, blocks/2", 2.5)):
+        changes = parse_counter_changes(text)
+        assert bound_speedup_of_changes(Launch(begun), changes) <= most + 1e-9
+        assert predict_speedup_of_changes(Launch(begun), changes).high <= most + 1e-9
+    larger = parse_counter_changes("instructions/100, warps*2")
+    assert bound_speedup_of_changes(Launch(begun), larger) > 1.25
 
 
 def test_some_more_blocks_bring_no_more_than_all_that_fit(launches_on_record):

@@ -134,7 +134,7 @@ def compute_useful_share_by_level(launch: Launch) -> dict[str, float]:
 
 def make_best_coalesced_scenario(launch: Launch) -> Scenario:
     """No sector is wasted, and where a level is near its peak nobody waits any more."""
-    gone = dict.fromkeys((*MEMORY, "not_selected"), 0.0)
+    gone = dict.fromkeys((*MEMORY, "not_selected", "barrier"), 0.0)
     waits = NOTHING if _is_unit_near_peak(launch, "dram", "l2", "l1") else gone
     units = compute_useful_share_by_level(launch)
     # A level that looks up lines, or fetches by pairs, has less left than the useful sectors.
