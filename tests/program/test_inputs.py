@@ -266,6 +266,20 @@ def test_what_nsys_says_of_itself_is_passed_on(tmp_path: Path) -> None:
     assert recordings.read_timeline(path).notes == ("nsys: 12 events were dropped",)
 
 
+def test_pages_that_are_not_recorded_do_not_explain_lost_kernels(tmp_path: Path) -> None:
+    export = Export(tmp_path / "x.sqlite")
+    text = (
+        "CUDA device 0: Unified Memory cannot be traced on devices that don't support peer-to-peer"
+    )
+    export.add("DIAGNOSTIC_EVENT", 0, 3, text)
+    export.add("CUPTI_ACTIVITY_KIND_RUNTIME", 1, 2, 7, 1, export.number("cudaLaunchKernel_v7000"))
+    export.close()
+    with pytest.raises(ProfkitError, match="one launch was recorded") as caught:
+        recordings.read_timeline(tmp_path / "x.sqlite")
+    assert caught.value.message.endswith("but not its kernel")
+    assert "newer nsys" in caught.value.hint
+
+
 def test_what_nsys_says_of_cpu_samples_is_not_the_gpu_s(tmp_path: Path) -> None:
     (process,) = read(ran(lambda p: p.launch(GEMM, 100.0))).processes
     path = exported(process, tmp_path / "x.sqlite")

@@ -65,6 +65,8 @@ UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}
 _CONCERNS = re.compile(
     r"\b(CUDA|CUPTI|GPU|driver)\b|dropped|\blost\b|missing|overflow", re.IGNORECASE
 )
+# That pages of unified memory are not recorded does not say why kernels are not.
+_OF_OTHER_RECORDS = re.compile(r"\bUnified Memory cannot be traced\b")
 _LOST = re.compile(r"dropped|\blost\b|might be missing|overflow", re.IGNORECASE)
 SAID_MOST = 5  # of the recorder's own warnings and errors
 SAID_LENGTH = 300  # characters of one
@@ -402,14 +404,20 @@ def _make_no_kernels_error(
     """Return why nothing ran on a GPU, as far as the export tells."""
     launches = sum(call.launches_kernels for own in calls.values() for call in own)
     why = ""
+    messages = [text for text in messages if not _OF_OTHER_RECORDS.search(text)]
     if messages:
         said = [text.removeprefix("nsys: ").rstrip(".") for text in messages]
         why = f"; nsys says: {'; '.join(said)}"
     if launches:
-        problem = (
-            f"{export.path}: {launches:,} launches were recorded, but none of their kernels{why}"
+        if launches == 1:
+            lost = "one launch was recorded, but not its kernel"
+        else:
+            lost = f"{launches:,} launches were recorded, but none of their kernels"
+        problem = f"{export.path}: {lost}{why}"
+        hint = (
+            "another profiler held the GPU, its records were lost, or nsys is older than the driver: "
+            "record it alone, with a newer nsys"
         )
-        hint = "another profiler held the GPU, or its records were lost: record it alone"
         return ProfkitError(problem, "fix what nsys says, and record again" if messages else hint)
     if messages:
         problem = f"{export.path}: no kernel was recorded{why}"
