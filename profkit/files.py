@@ -593,7 +593,7 @@ def read_json_or_toml_bytes(path: str | Path, most_bytes: int = TEXT_LIMIT) -> b
     return content
 
 
-def read_json(path: str | Path, most_bytes: int = TEXT_LIMIT) -> Any:
+def read_json(path: str | Path) -> Any:
     """Return the JSON document in a file.
 
     Raises:
@@ -602,7 +602,7 @@ def read_json(path: str | Path, most_bytes: int = TEXT_LIMIT) -> Any:
             read_json_or_toml_bytes.
     """
     try:
-        return json.loads(read_json_or_toml_bytes(path, most_bytes))
+        return json.loads(read_json_or_toml_bytes(path))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

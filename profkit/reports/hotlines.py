@@ -444,12 +444,12 @@ def _sum_stalls_by_awaited_line(kernel: LaunchedCode, counter: Counter) -> dict[
     """
     sums: dict[Place, _LineSum] = defaultdict(_LineSum)
     for state in counter.states:
-        for pc, value in (kernel.sum_metrics_by_address({RAW_SAMPLES[state]: 1.0}) or {}).items():
-            sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
+        samples = kernel.sum_metrics_by_address({RAW_SAMPLES[state]: 1.0}) or {}
+        for pc, value in samples.items():
+            sources = {kernel.place(source): source for source in kernel.producers(pc, state)}
             if state == _FIXED or not sources:
-                sums[kernel.place(pc)].add_value(
-                    value, pc, next(iter(sources.values()), None), state
-                )
+                first_source = next(iter(sources.values()), None)
+                sums[kernel.place(pc)].add_value(value, pc, first_source, state)
                 continue
             for place, source in sources.items():
                 sums[place].add_value(value / len(sources), pc, source, state)
@@ -475,21 +475,41 @@ def _rank_lines_by_sum(
     kernel: LaunchedCode, name: str, sums: Mapping[Place, _LineSum], count: int, sass_count: int = 0
 ) -> list[CounterLine]:
     """Return the largest sums as lines, the largest first."""
-    total = sum(x.value for x in sums.values())
+    total = sum(line_sum.value for line_sum in sums.values())
     lines: list[tuple[CounterLine, _LineSum]] = []
-    for x in sums.values():
-        stall, samples_there = _find_stall_with_most_samples(x.states)
-        stalled = x.value / total, x.value, stall, samples_there / x.value
-        producer = _locate_instruction(kernel, x.producer)
-        line = CounterLine(name, *_locate_instruction(kernel, x.pc), *stalled, *producer)
-        lines.append((line, x))
+    for line_sum in sums.values():
+        lines.append((_make_counter_line(kernel, name, line_sum, total), line_sum))
     lines.sort(key=lambda pair: (-pair[0].value, *pair[0].place, pair[0].pc or 0))
     listed = []
-    for line, x in lines[:count]:
-        called_at = kernel.find_call_with_most_of_line(x.by_pc)
-        instructions = _list_heaviest_instructions_of_line(kernel, x, sass_count)
+    for line, line_sum in lines[:count]:
+        called_at = kernel.find_call_with_most_of_line(line_sum.by_pc)
+        instructions = _list_heaviest_instructions_of_line(kernel, line_sum, sass_count)
         listed.append(replace(line, called_at=called_at, sass=instructions))
     return listed
+
+
+def _make_counter_line(
+    kernel: LaunchedCode, name: str, line_sum: _LineSum, total: float
+) -> CounterLine:
+    """Return a sum as a line; `total`: of the counter over the launch."""
+    stall, samples_there = _find_stall_with_most_samples(line_sum.states)
+    location = _locate_instruction(kernel, line_sum.pc)
+    producer = _locate_instruction(kernel, line_sum.producer)
+    return CounterLine(
+        counter=name,
+        file=location.file,
+        line=location.line,
+        pc=location.pc,
+        opcode=location.opcode,
+        share=line_sum.value / total,
+        value=line_sum.value,
+        stall=stall,
+        stall_share=samples_there / line_sum.value,
+        producer_file=producer.file,
+        producer_line=producer.line,
+        producer_pc=producer.pc,
+        producer_opcode=producer.opcode,
+    )
 
 
 StateAndSamples = tuple[str, int]
@@ -542,11 +562,15 @@ def _list_context_lines(
     kernel: LaunchedCode, hot: Sequence[CounterLine], lines_around: int
 ) -> Iterator[CounterLine]:
     """Yield the lines of code near hot ones, in order; nothing was sampled in them."""
-    at = {(x.file, x.line) for x in hot}
+    if not lines_around:
+        return
+    sampled = {(line.file, line.line) for line in hot}
     near: set[tuple[str, int | None]] = set()
-    for file, line in at:
+    for file, line in sampled:
         if file in kernel.sources and line is not None:
+            first = max(line - lines_around, 1)
             last = min(line + lines_around, len(kernel.sources[file]))
-            near |= {(file, number) for number in range(max(line - lines_around, 1), last + 1)}
-    for file, line in sorted(near - at) if lines_around else ():
+            for number in range(first, last + 1):
+                near.add((file, number))
+    for file, line in sorted(near - sampled):
         yield CounterLine("samples", file, line, None, "", 0.0, 0.0)

@@ -318,11 +318,14 @@ def read_gpu_state(pci_bus_id: str | None = None) -> GpuState:
 
 def list_causes_of_throttling(throttle_bits: int) -> tuple[str, ...]:
     """Return NVML's throttle bits in words, without idle and the application's own setting."""
-    known = tuple(w for b, w in THROTTLE.items() if throttle_bits & b and not b & _HARMLESS)
+    causes = []
+    for bit, words in THROTTLE.items():
+        if throttle_bits & bit and not bit & _HARMLESS:
+            causes.append(words)
     unknown = throttle_bits & ~sum(THROTTLE)
     if unknown:
-        return (*known, f"unknown reason {unknown:#x}")
-    return known
+        causes.append(f"unknown reason {unknown:#x}")
+    return tuple(causes)
 
 
 def add_gpu_uuid_and_driver(gpu: Gpu) -> Gpu:
