@@ -258,6 +258,7 @@ def test_what_is_written_compiles(tmp_path: Path) -> None:
         ("scale<float>", "", "for each of its parameters"),
         ("scale<float>", '[[argument]]\narray = "int8"\ncount = 4\n', "is the parameter a number"),
         ("missing<float>", LAST, "names folders of headers"),
+        ("broken<float>", LAST, "names folders of headers"),
     ],
 )
 def test_what_nvcc_refuses_is_helped_with(
@@ -267,6 +268,10 @@ def test_what_nvcc_refuses_is_helped_with(
     source, file = put_files(tmp_path, LAUNCH.removesuffix(LAST) + last)
     if kernel == "missing<float>":
         source.write_text('#include "missing.h"\n' + SOURCE)
+    if (
+        kernel == "broken<float>"
+    ):  # of headers that are there, in another version: what follows is no hint
+        source.write_text("ours::list of;\nint one = of;\n" + SOURCE)
     write_problem_of_source_file(source, kernel, read_launch_file(file), tmp_path / "kernels")
     (written,) = (tmp_path / "kernels").glob("*/*_as_launched.cu")
     command = [find_tool("nvcc"), "-arch=sm_90", "-ptx", "-o", tmp_path / "k.ptx", written]

@@ -383,13 +383,10 @@ def _judge_waits(case: AblatedCall) -> Verdicts:
         yield AblationVerdict("latency", "barrier", "barrier-wait", because)
     # Loads whose values are the next addresses.
     refusal, waits = case.refused.get("hits-l1"), case.half_occupancy_text
-    if case.is_latency_bound and not case.is_full:
-        if case.sum_survey_counts("steering_loads") and refusal and refusal.code == "steers":
-            because = f"every load decides the next address, and {waits}"
-            yield AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because)
-        if case.sum_survey_counts("steering_shared") and not case.sum_survey_counts("loaded_bytes"):
-            because = f"loads of shared memory decide the next address, and {waits}"
-            yield AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
+    decide = case.sum_survey_counts("steering_loads") and refusal and refusal.code == "steers"
+    if case.is_latency_bound and not case.is_full and decide:
+        because = f"every load decides the next address, and {waits}"
+        yield AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because)
     # More warps would help nearly in proportion, and something keeps them away.
     rule = case.occupancy_limiter_rule
     if (case.shape.half_occupancy or 0.0) >= _IN_PROPORTION and rule:

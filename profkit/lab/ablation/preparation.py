@@ -22,6 +22,7 @@ from profkit.records.ablation import Refusal
 EXECUTED = 0.05
 _STEP = 1024  # bytes of shared memory between two tries
 _REGISTERS = 1 << 16  # of an SM
+_SANITIZE = "compute-sanitizer says where, of the original too"
 Say = Callable[[str], None]
 
 
@@ -64,13 +65,6 @@ def _make_surveyed_code(
     on, launched = lab.on, lab.call.kernel_launches
     room = device.allocate_device_memory(ROOM)
     device.fill_device_memory(room, 0, ROOM)
-    # Accesses of global memory whose first and last byte lie in one allocation.
-    anchored = set()
-    for access in found:
-        went = seen.seen[access.number]
-        owner = access.in_global and went.requests and launches.find_allocation_span(went.lowest)
-        if owner and went.highest <= owner[0] + owner[1]:
-            anchored.add(access.number)
     local = []
     for step in launched:
         local.append(library.read_kernel_attribute(step.function, launches.LOCAL))
@@ -85,10 +79,23 @@ def _make_surveyed_code(
         local_bytes=max(local),
         capped=list(on.flags) != _drop_register_cap(on.flags),
         fast=keep_only_named_entries(on.fast, lab.call.names),
-        anchored=frozenset(anchored),
+        anchored=_find_accesses_within_one_allocation(found, seen),
         dynamic_shared=max(launch.smem for launch in launched),
         blocks_at_once=on.gpu.sms * max(launch.count_blocks() for launch in launched),
     )
+
+
+def _find_accesses_within_one_allocation(
+    found: Sequence[PtxAccess], seen: survey.Survey
+) -> frozenset[int]:
+    """Return accesses of global memory whose first and last byte lie in one allocation."""
+    anchored = set()
+    for access in found:
+        went = seen.seen[access.number]
+        owner = access.in_global and went.requests and launches.find_allocation_span(went.lowest)
+        if owner and went.highest <= owner[0] + owner[1]:
+            anchored.add(access.number)
+    return frozenset(anchored)
 
 
 def _list_register_cap_flags(lab: AblationLab) -> list[str]:
@@ -108,8 +115,7 @@ def prepare_changes(lab: AblationLab, code: SurveyedCode, say: Say) -> PreparedC
         try:
             lost = lab.on.refused.get(ablation.id)  # what an earlier process was lost to
             if lost:
-                remedy = "compute-sanitizer says where, of the original too"
-                raise Refused("lost", lost, "a process that ends", remedy)
+                raise Refused("lost", lost, "a process that ends", _SANITIZE)
             change = prepared.changes[ablation] = ablation(code).make_change()
         except Refused as why:
             prepared.refused.append(why.make_refusal(ablation.id))
@@ -128,17 +134,17 @@ def prepare_changes(lab: AblationLab, code: SurveyedCode, say: Say) -> PreparedC
                 _prepare_other_code(lab, code, ablation.id, change, prepared)
             else:
                 _prepare_change(lab, ablation.id, change, base, prepared)
-        except Refused as why:
-            prepared.refused.append(why.make_refusal(ablation.id))
-        except device.CudaError as error:
-            if error.code in device.STICKY:
-                raise
+        except (Refused, device.CudaError) as error:
             prepared.refused.append(_refuse_launch(error).make_refusal(ablation.id))
     return prepared
 
 
-def _refuse_launch(error: device.CudaError) -> Refused:
-    """Return what the driver does not launch: more shared memory than a block can have, or registers."""
+def _refuse_launch(error: Refused | device.CudaError) -> Refused:
+    """Return why a change is left out; what the driver does not launch has too much of something."""
+    if isinstance(error, Refused):
+        return error
+    if error.code in device.STICKY:
+        raise error
     remedy = "use less shared memory, fewer registers or fewer threads per block"
     return Refused("does-not-launch", error.message, "a launch that the driver takes", remedy)
 

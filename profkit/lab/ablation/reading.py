@@ -92,7 +92,6 @@ def _sum_memory_traffic(code: SurveyedCode) -> dict[str, float]:
             sums[kind] += seen.threads * access.width
             sums["steering_loads"] += access.steers
         elif seen.requests and access.space == "shared":
-            sums["steering_shared"] += access.steers
             sums["shared_ways"] += seen.ways
             sums["shared_requests"] += seen.requests
     return sums

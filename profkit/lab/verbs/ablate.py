@@ -81,9 +81,10 @@ def ablate_variants(
 
 
 def choose_hint(message: str, hints: Mapping[str, str]) -> str:
-    """Return the first hint whose words a message has."""
+    """Return the first hint whose words a message's first error has: others follow from it."""
+    errors = [line for line in message.splitlines() if "error:" in line]
     for words, hint in hints.items():
-        if words in message:
+        if words in (errors or [message])[0]:
             return hint
     return ""
 

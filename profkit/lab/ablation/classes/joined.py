@@ -39,7 +39,6 @@ _WHOLE = (
     "tcgen05.",
     "cp.async.bulk.",
     "barrier.cluster.",
-    "call.",
     "setmaxnreg.",
 )
 _BLOCK, _BLOCKS, _APART = "%profkit_block", "%profkit_blocks", "%profkit_apart"
@@ -64,10 +63,7 @@ class BlocksJoined(Ablation):
         if grid[axis] < self.together:
             threshold = f"{self.together} blocks"
             raise _make_shape_refusal("no side of its grid has so many blocks", threshold)
-        whole = self.code.find_executed_statements(*_WHOLE)
-        if whole:
-            seen = f"{whole[0].opcode} belongs to a block as a whole"
-            raise _make_shape_refusal(seen, "none that belongs to a block as a whole")
+        self.refuse_statements_of_whole_blocks()
         kernel, changes = self.code.module.kernels[name], PtxEdits(self.code.module)
         joining = _Joining(kernel, changes, self.together)
         text = joining.write_joined_blocks("xyz"[axis], self.code.dynamic_shared)
@@ -83,9 +79,17 @@ class BlocksJoined(Ablation):
             more_shared=(self.together - 1) * _round_up(self.code.dynamic_shared),
         )
 
+    def refuse_statements_of_whole_blocks(self) -> None:
+        if self.code.find_executed_statements("call."):
+            raise _make_shape_refusal("functions are called in it", "code without calls")
+        whole = self.code.find_executed_statements(*_WHOLE)
+        if whole:
+            seen = f"{whole[0].opcode} belongs to a block as a whole"
+            raise _make_shape_refusal(seen, "none that belongs to a block as a whole")
+
 
 def _make_shape_refusal(seen: str, threshold: str) -> Refused:
-    remedy = "write and time a version in which each thread does twice as much"
+    remedy = "write and time a version in which each thread does more: two elements, or two rows"
     return Refused("other-work", seen, threshold, remedy)
 
 
@@ -112,6 +116,13 @@ class _Joining:
                 raise _make_shape_refusal(f"{name} is written in it", "registers only")
             others = [_name_for_block(name, number) for number in range(1, self.together)]
             self.changes.add_registers(kind, *others)
+        self.begin_blocks()
+        for statement in self.kernel.statements:
+            self.rewrite_statement(statement, statement.start in doubled)
+        return self.changes.write_edited_module()
+
+    def begin_blocks(self) -> None:
+        """Let each thread know the places of its blocks in the grid, and how many there are."""
         self.changes.add_registers("pred", _APART)
         self.changes.add_registers("b32", _BLOCKS)
         begin = [
@@ -127,9 +138,6 @@ class _Joining:
             ]
             begin.append(f"add.u32 {block}, {block}, {number};")
         self.changes.insert_before(self.kernel.statements[0], "\n".join(begin))
-        for statement in self.kernel.statements:
-            self.rewrite_statement(statement, statement.start in doubled)
-        return self.changes.write_edited_module()
 
     def enlarge_arrays(self, dynamic_shared: int) -> None:
         """Have room for the other blocks' parts behind each array of a block, and of a thread."""
