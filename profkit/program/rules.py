@@ -150,8 +150,8 @@ HOST_SYNC: StepRule = StepRule(
     ),
     checks=(host.find_host_waits, host.find_repeated_allocations),
     fix=(
-        "The replay lets the host continue where it waited; kernels that compute an unneeded "
-        "value may disappear."
+        "The estimate replays the step without the waits; kernels that only compute what is read may "
+        "go, too."
     ),
     fires=((PRODUCT, READ_VALUE) * 10,),
     clear=(LARGE_PRODUCTS,),

@@ -159,7 +159,7 @@ def test_two_real_ranks_with_unlike_parts() -> None:
     assert saves["low"] < rows[1]["computing_ms"] - equal < saves["high"]
     assert all(row["counted"] is False for row in of["kernels"] if row["category"] == "collective")
     assert sum(row["counted"] for row in of["kernels"]) >= 7
-    assert len(_screen(of).splitlines()) <= 40
+    assert len(_screen(of).splitlines()) <= 41  # the answer takes two of them
 
 
 def test_some_ranks_are_looked_at_and_no_other(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from profkit.show.views.comparison import TRY, show_predicted_times
 
 BLOCKS = CounterChange("grid_size", "*", 4.0)
 SURE = Expectation(gain=2.0, low=1.6, high=2.4)
-NOTHING = f"the change may gain nothing: {TRY}"
+NOTHING = f"the interval includes 1x, no gain: {TRY}"
 SIZE = f"counters cannot tell how much the change gains: {TRY}"
 
 

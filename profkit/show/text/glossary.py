@@ -17,6 +17,7 @@ class ScreenWord(NamedTuple):
 
 
 _DIAGNOSE = "diagnose and report"
+_TWICE = make_bounded_expectation(2.0, SPREAD)
 _TRIAGE = "the bar of triage: the part of the step in which the GPU computes nothing"
 _COMPARE = "compare: what became of a finding"
 _LEADING = "compare: what became of the finding that led before"
@@ -24,9 +25,9 @@ _LEADING = "compare: what became of the finding that led before"
 SCREEN_WORDS = {
     "expected": ScreenWord(
         "the speed-up that a fix of this cause is expected to give, with the interval that is meant to "
-        "hold four times out of five; it never passes the ceiling, and equals it where a typical fix "
-        "would reach the ceiling",
-        f"{_DIAGNOSE}: expect {format_expectation(make_bounded_expectation(1.87, SPREAD))}",
+        "hold four times out of five; it is never above the ceiling, and equal to it where a typical "
+        "fix gets there",
+        f"{_DIAGNOSE}: expect {format_expectation(_TWICE)}",
     ),
     "at most": ScreenWord(
         "the speed-up if this cause vanished, with the other waits that can end with it, and nothing "

@@ -329,7 +329,7 @@ def _iterate_causes_of_time_change(
     if cause is not None:
         said = say_finding_change(changes_by_rule[cause.rule])
         if cause.share is not None and change.time is not None:
-            said += f"; {_say_time_of_cause(cause.share, change.time)}"
+            said += f", {_say_time_of_cause(cause.share, change.time)}"
         yield TextLine(said, "cause")
     if not launch.leads.before:
         yield TextLine("no finding", "led before")
@@ -343,9 +343,9 @@ def _say_time_of_cause(share: float, time: TimeComparison) -> str:
     whole = abs(time.before.median - time.after.median)
     number, _, unit = figures.format_seconds(whole).partition(" ")
     if share >= 1:
-        return f"that is all of the {number} {unit} {did}"
+        return f"which accounts for all of the {number} {unit} {did}"
     part = figures.format_figures(share * float(number.replace(",", "")))
-    return f"that is about {part} of the {number} {unit} {did}"
+    return f"which accounts for about {part} of the {number} {unit} {did}"
 
 
 def _show_changed_findings(launch: LaunchChange, change: RunComparison) -> Iterator[Block]:
@@ -988,7 +988,7 @@ def _show_uncertain_predictions(expected: Sequence[ExpectedLaunch]) -> Iterator[
         elif expectation.is_wide:
             unsure_size.append(row)
     for rows, doubt in (
-        (maybe_nothing, f"the change may gain nothing: {TRY}"),
+        (maybe_nothing, f"the interval includes 1x, no gain: {TRY}"),
         (unsure_size, f"counters cannot tell how much the change gains: {TRY}"),
     ):
         which = ""
@@ -998,7 +998,10 @@ def _show_uncertain_predictions(expected: Sequence[ExpectedLaunch]) -> Iterator[
             yield TextLine(f"{which}{doubt}", "note")
 
 
-TRY = "make it and time it"
+TRY = (
+    "test the change before relying on it (this interval is of the model's errors, diagnose's of fixes "
+    "that were made)"
+)
 _NAMES = {
     "l2_hit": "L2 hit rate",
     "dram_busy": "DRAM, of peak",

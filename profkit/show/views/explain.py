@@ -462,7 +462,7 @@ def _explain_detection(rule: LaunchRule, page: pages.WrittenPage) -> tuple[Words
 
 WORTH_REPORTING = (
     f"a fix is expected to gain {LITTLE_TO_WIN}x or more ({NOTHING_TO_WIN}x where the whole interval is "
-    "a gain), or it explains what limits the launch: else it is not reported"
+    "a gain), or it explains what limits the launch; otherwise it is not reported"
 )
 
 
