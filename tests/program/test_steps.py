@@ -100,6 +100,9 @@ def start_with_another_update(p: Program) -> None:
             p.launch(f"candidate_{number * 7 % 61}_{number}", 30.0)
     for layer in range(12):
         p.launch(f"layer_{layer}", 10.0)
+    if p.step_number == 1:  # the way back is tuned
+        for number in range(20):
+            p.launch(f"variant_{number}", 10.0)
     p.launch("first_update" if p.step_number == 1 else "update", 10.0)
 
 
