@@ -9,6 +9,7 @@ from itertools import chain
 
 from profkit.errors import ProfkitError
 from profkit.program.steps.cut import Step, find_steps
+from profkit.program.steps.idle import sum_busy_by_device
 from profkit.program.steps.kinds import classify_kernel
 from profkit.program.timeline import GRAPH, Process, Timeline
 from profkit.reports.figures import format_figures
@@ -23,10 +24,15 @@ class Rank:
 
     rank: int
     period: int  # nanoseconds of its typical step
-    computing: int  # of kernels that are no collective
+    computing: int  # in which its GPU computes
     collective: int  # in collectives
     # waiting in them for others to come: what each takes longer here than where it is shortest
     waiting: int
+
+    @property
+    def waiting_idle(self) -> int:
+        """Return nanoseconds that it waits and computes nothing: collectives run beside kernels."""
+        return min(self.waiting, max(0, self.period - self.computing))
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ def compare_ranks(processes: Sequence[Process], range_name: str = "") -> Ranks:
     # Others wait for the rank that waits least itself, if they wait for long.
     last = min(rows, key=lambda row: row.waiting)
     most = max(rows, key=lambda row: row.waiting)
-    lost = most.waiting - last.waiting
+    lost = most.waiting_idle - last.waiting_idle
     if lost < LEAST_WAIT * most.period:
         return Ranks(rows, None, None, ())
     longer = _find_kernel_with_largest_excess(steps[last.rank], steps[most.rank])
@@ -140,13 +146,13 @@ def compare_ranks(processes: Sequence[Process], range_name: str = "") -> Ranks:
 
 def _split_steps_of_ranks(steps: Mapping[int, Step]) -> tuple[Rank, ...]:
     """Divide each rank's step; it waits for what a collective takes longer on it than on another."""
-    collectives = {rank: _list_kernel_times(step, collective=True) for rank, step in steps.items()}
+    collectives = {rank: _list_collective_times(step) for rank, step in steps.items()}
     shortest = [min(times) for times in zip(*collectives.values(), strict=False)]
     rows = []
     for rank, step in steps.items():
         times = collectives[rank]
         waiting = sum(time - least for time, least in zip(times, shortest, strict=False))
-        computing = sum(_list_kernel_times(step, collective=False))
+        computing = max(sum_busy_by_device(step).values(), default=0)
         rows.append(Rank(rank, step.period, computing, sum(times), waiting))
     return tuple(rows)
 
@@ -167,11 +173,10 @@ def _find_kernel_with_largest_excess(slow: Step, other: Step) -> tuple[str, int]
     return None
 
 
-def _list_kernel_times(step: Step, *, collective: bool) -> list[int]:
-    """Return the times of a step's collectives, or of its other kernels, in order of launch."""
+def _list_collective_times(step: Step) -> list[int]:
+    """Return the times of a step's collectives, in order of launch."""
     times = []
     for work in step.works:
-        is_collective = work.kind == "collective"
-        if work.activity.kind in {"kernel", GRAPH} and is_collective == collective:
+        if work.kind == "collective" and work.activity.kind in {"kernel", GRAPH}:
             times.append(work.activity.duration)
     return times

@@ -341,7 +341,7 @@ REDUNDANT: StepRule = StepRule(
         "that carry it there; copies within the GPU that the program asks for, between tensors of the "
         "same size and type; four or more passes, each over a few rows more than the one before; and "
         "eight or more equal iterations of a loop (four for modules in a list) that do not depend on "
-        "each other."
+        "each other; a recurrent cell that is called for eight or more time steps."
     ),
     advice=(
         "Compute once what is the same in each step; keep the results of layers where the memory is "
@@ -355,6 +355,7 @@ REDUNDANT: StepRule = StepRule(
         redundant.find_recomputed_rows,
         redundant.find_sliced_products,
         redundant.find_copies_on_device,
+        loops.find_cells_in_loops,
         loops.find_batchable_launches,
     ),
     fix=(
@@ -382,7 +383,8 @@ HEALTHY: StepRule = StepRule(
     title="the GPU computes nearly all the time, close to the minimum of its kernels",
     meaning=(
         "The GPU computes in at least 85 % of the step, half of that or more in kernels that are "
-        "known to be near their floor, and no known fix would save 5 %."
+        "known to be near their floor (copies never are), and no known fix is expected to save 5 %, or "
+        "none surely what two runs of a program differ by."
     ),
     advice="Compute less (a smaller model, lower precision), or look into the kernels.",
     checks=(),

@@ -290,7 +290,7 @@ def _find_uneven_ranks(case: StepCase, ranks: Ranks, saved: float) -> StepFindin
         others="the other rank waits" if len(ranks.rows) == 2 else "other ranks wait",
         mean=mean / 1e6,
         longest=f"; most of the difference is in {ranks.longer[0][:60]}" if ranks.longer else "",
-        waiting=max(r.waiting for r in ranks.rows) / 1e6,
+        waiting=max(r.waiting_idle for r in ranks.rows) / 1e6,
     )
     plain = case.hosts.plain.expect
     low = max(0.0, 0.5 * expect - spread)
@@ -405,7 +405,8 @@ def _estimate_draft_saving(
     if draft.works:
         saving = saving.limit_to(_estimate_most_ms_that_kernels_can_save(case, draft))
     if draft.idle:
-        most = _estimate_most_idle_ms(case)
+        most = max(_estimate_most_idle_ms(case, draft), saving.expected)
+        most = min(most, _estimate_most_idle_ms(case))
         if saving.low > most:  # the replay is contradicted: nothing is sure
             saving = saving._replace(low=0.0)
         saving = saving.limit_to(most)
@@ -456,11 +457,12 @@ def _sum_host_ns_of_changed_calls(case: StepCase, change: StepChange, model: Rep
     return time
 
 
-def _estimate_most_idle_ms(case: StepCase) -> float:
+def _estimate_most_idle_ms(case: StepCase, draft: StepFinding | None = None) -> float:
     """Return milliseconds that the GPU is idle without the recorder: what it computes for stays.
 
     Idle time without a known reason (a graph is captured, kernels are lost) is nobody's, but for the
-    usual delay of a launch.
+    usual delay of a launch. What copies and collectives run alone stays, too, with a draft that does
+    nothing about them.
     """
     model = case.hosts.usual
     recorded = sum(work.activity.duration for work in case.works)
@@ -469,11 +471,12 @@ def _estimate_most_idle_ms(case: StepCase) -> float:
     busy = case.split.busy / 1e6 * pace
     slower = case.hosts.plain.expect / (case.split.period / 1e6)
     nobodys = max(0, case.sum_idle_ns("other") - SEEN * len(case.works))
+    if draft is not None and draft.change == StepChange(launches=draft.change.launches):
+        nobodys += case.sum_idle_ns("copy") + case.sum_idle_ns("collective")
     idle = (case.split.period - case.split.busy - nobodys) / 1e6
     longest = case.hosts.plain.expect
-    if not case.hosts.checked:
-        longest *= 1 + LONGER
-    # A recorder makes the host slower, never faster.
+    if not case.hosts.checked:  # a recorder makes the host slower, never faster
+        longest = max(longest, min(longest * (1 + LONGER), case.hosts.most))
     return max(0.0, min(idle * max(1.0, slower), longest - busy))
 
 

@@ -33,6 +33,7 @@ START = 0.25  # of what was recorded once: if the host allocates for so long, it
 MANY_LAUNCHES = 1_000  # of what repeats nothing: fewer may be one step
 LEAST_APART = 0.01  # of the step: shares that differ by less are not told apart
 LARGE = 0.05  # of the step: an idle cause or a kernel that takes less is not what is not known
+MOVING = frozenset({"layout", "convert", "concat"})  # kinds of kernels that compute nothing
 REASONS = {
     "host-launch": "waiting for launches",
     "host-sync": "host synchronization",
@@ -142,7 +143,7 @@ def _explain_why_unknown(case: StepCase, busy: int, computing: float) -> str:
     lost = len(list_launches_without_recorded_work(case.step))
     if lost > LARGE * (lost + len(case.works)):
         return _explain_lost_kernels(lost)
-    near = sum(group.time for group in case.groups if is_kernel_near_floor(case, group))
+    near = sum(group.time for group in case.groups if _is_known_to_be_needed(case, group))
     whole = sum(group.time for group in case.groups if _is_computing_group(group))
     if computing < BUSY or near < KNOWN * whole:
         return f"not known: {_describe_largest_unknown(case)}"
@@ -273,6 +274,11 @@ def _say_joint_saving(findings: Sequence[StepFinding]) -> str:
     return f"; what was found saves about {format_figures(saved)} ms together"
 
 
+def _is_known_to_be_needed(case: StepCase, group: KernelGroup) -> bool:
+    """Return whether a kernel computes, near its floor: a copy at the rate of memory may be needless."""
+    return group.kind not in MOVING and is_kernel_near_floor(case, group)
+
+
 def _is_computing_group(group: KernelGroup) -> bool:
     return group.kind not in {"copy", "collective"}
 
@@ -321,7 +327,7 @@ def _describe_largest_unknown(case: StepCase) -> str:
     least = LARGE * case.split.period
     idle = max(case.split.idle, key=lambda row: row.time, default=None)
     kernels = [
-        g for g in case.groups if _is_computing_group(g) and not is_kernel_near_floor(case, g)
+        g for g in case.groups if _is_computing_group(g) and not _is_known_to_be_needed(case, g)
     ]
     longest = max((group.time for group in kernels), default=0)
     if idle and idle.time >= max(least, longest):
@@ -425,6 +431,12 @@ def _describe_unknown_kernel(case: StepCase, group: KernelGroup) -> str:
         )
         return case.adapt_graph_name_to_gpu(said)
     name = get_base_name_of_kernel(group.name)[:60] or group.name[:60]
+    if group.kind in MOVING:
+        where = case.describe_origin_of_works(group.works)
+        return (
+            f"whether the copies by {name} are needed ({where}), which take {share} of the step: they "
+            "only change the layout, type or place of tensors"
+        )
     return f"what limits {name}, which takes {share} of the step, {_say_not_counted(case, 'its')}"
 
 

@@ -120,6 +120,28 @@ def _rank(number: int, slow: float, tmp_path: Path) -> Timeline:
     return recordings.read_timeline(path)
 
 
+@pytest.mark.parametrize("name", sorted(p.name for p in find_files(DATA, "*.json.gz")))
+def test_the_numbers_of_a_screen_multiply_out(name: str) -> None:
+    """Kernels x their mean is their rows; idle time saved is idle; no saving is above the step."""
+    of = said(name)
+    step = of["step"]
+    rows = [row for row in of["kernels"] if row["category"] not in {"copy", "collective"}]
+    assert sum(row["ms"] for row in rows) >= 0.98 * step["gpu_busy_ms"]
+    assert sum(row["ms"] for row in step["idle"]) == pytest.approx(step["idle_ms"], abs=1e-5)
+    assert step["gpu_busy_ms"] + step["idle_ms"] == pytest.approx(step["ms"], abs=1e-5)
+    plain = step["plain_ms"]["expect"]
+    alone = sum(row["ms"] for row in step["idle"] if row["cause"] in {"copy", "collective"})
+    for finding in of["findings"]:
+        saves, evidence = finding["saves_ms"], finding["evidence"]
+        assert saves["low"] <= saves["expect"] <= saves["high"] <= max(plain, step["ms"])
+        if "launches" in evidence:  # slow launches: nothing is done about copies
+            kernels = sum(row["ms"] for row in rows if row["category"] != "set")
+            assert evidence["kernels"] * evidence["mean"] / 1e3 == pytest.approx(kernels, rel=1e-4)
+            slower = max(1.0, plain / step["ms"])
+            idle = (step["idle_ms"] - alone) * slower
+            assert saves["high"] <= max(idle, saves["expect"]) * (1 + 1e-6)
+
+
 def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
     timeline = merge_timelines([_rank(0, 100.0, tmp_path), _rank(1, 400.0, tmp_path)])
     found = compare_ranks(timeline.processes)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.findings import moves
+from profkit.program.findings import StepCheck, moves
 from profkit.program.findings.case import StepCase, StepFinding
 from profkit.program.findings.loops import (
     estimate_ns_as_one_kernel,
     find_batchable_launches,
+    find_cells_in_loops,
     list_independent_loops,
 )
 from profkit.program.readers import torch_trace
@@ -335,6 +336,7 @@ def find_loop(
     folder: Path,
     kind: str = "Part",
     trains: bool = False,
+    find: StepCheck = find_batchable_launches,
 ) -> list[StepFinding]:
     """Find loops in turns of a module; a {} in its path is the number of the turn."""
     times = 2 * turns if trains else turns  # the second half is the way back
@@ -354,7 +356,26 @@ def find_loop(
         place = SourcePlace(f"model.py:{10 + at}", "f", path, kind, "train.py:7", part)
         works[index + 1] = replace(work, maker=replace_place_of_origin(work.maker, place))
     made = replace(case, step=replace(case.step, works=works))
-    return list(find_batchable_launches(made, frozenset()))
+    return list(find(made, frozenset()))
+
+
+@pytest.mark.parametrize(
+    ("turns", "kind", "found"),
+    [(8, "LSTMCell", 1), (64, "GRUCell", 1), (7, "LSTMCell", 0), (64, "Linear", 0)],
+)
+@pytest.mark.parametrize("trains", [False, True])
+def test_cells_that_a_loop_calls_may_be_one_call(
+    turns: int, kind: str, found: int, trains: bool, tmp_path: Path
+) -> None:
+    """The products of the state stay; launches and what is elementwise go, on the way back too."""
+    drafts = find_loop(advance, turns, "cell", tmp_path, kind, trains, find_cells_in_loops)
+    assert len(drafts) == found
+    for draft in drafts:
+        assert f"{kind} runs {turns} times per step" in draft.cause
+        assert len(draft.works) % turns == 0
+        assert len(draft.works) // turns >= 2 * (1 + trains)
+        (left,) = draft.change.scale.values()
+        assert left.low == 2 * left.expect == 4 * left.high
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ _OWN_ORDER: tuple[StepCheck, ...] = (
     optimizers.find_updates_of_unread_rows,
     optimizers.find_unfused_optimizer,
     redundant.find_sliced_products,
+    loops.find_cells_in_loops,
     loops.find_batchable_launches,
     fusion.find_unfused_attention,
     products.find_fp32_products,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import prod
@@ -62,6 +62,25 @@ EQUAL_LAUNCHES = RuleTexts(
 )
 
 
+CELLS_IN_LOOP = RuleTexts(
+    rule="redundant",
+    says=(
+        "{cell} runs {turns:,} times per step, one time step after another ({count:,} kernels, "
+        "{ms:time}): what it computes of inputs known before the loop could be one large product"
+    ),
+    advice=Advice(
+        others=(
+            "where the inputs of all time steps are known, run the whole sequence at once "
+            "(torch.nn.LSTM, GRU or RNN in place of their cells)"
+        ),
+    ),
+    launches=True,
+)
+# Of the time of a cell's products, what one call for the sequence leaves: the product of the state has
+# to wait for the one before it, that of the input has not. At worst all of it.
+LEFT_OF_PRODUCTS = Range(1.0, 0.5, 0.25)
+
+
 @dataclass(frozen=True)
 class Loop:
     """Turns that launch the same kernels."""
@@ -106,6 +125,98 @@ def find_batchable_launches(case: StepCase, claimed_works: frozenset[int]) -> It
         body=_say_turn_content(case, longest),
         proof=_say_why_independent(longest),
     )
+
+
+def find_cells_in_loops(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+    """Find recurrent cells that a loop over time calls, with their backward pass.
+
+    One call for the sequence launches its kernels without the program: their launches go, and what is
+    elementwise is part of them.
+    """
+    found: dict[tuple[str, str], list[int]] = {}
+    for index in case.list_unclaimed_works(_is_of_cell, claimed_works):
+        place = case.works[index].maker.place
+        if place is not None:
+            found.setdefault((place.called, place.kind), []).append(index)
+    scale: dict[int, Range] = {}
+    gone: list[int] = []
+    turns, cell = 0, ""
+    for (called, kind), own in found.items():
+        count = _count_turns_of_cell(case, own)
+        if count < SEVERAL:
+            continue
+        if count > turns:
+            turns, cell = count, kind
+        taken = claimed_works.union(scale, gone)
+        lines = _list_lines(case, own)
+        members = _list_work_of_each_turn(case, called, lines, count, taken)
+        if members:
+            kept, left = _leave_products_of_state(case, members)
+            scale[kept] = left
+            gone += [index for index in members if index != kept]
+    if not scale:
+        return
+    change = StepChange(scale, dict.fromkeys(gone, REACH["launches in a graph"]))
+    if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
+        return
+    yield case.make_finding(CELLS_IN_LOOP, sorted([*scale, *gone]), change, cell=cell, turns=turns)
+
+
+def _is_of_cell(work: StepWork) -> bool:
+    """Return whether a recurrent cell of torch launches it."""
+    return _is_of_recurrent_module(work.maker) and not work.activity.graph
+
+
+def _count_turns_of_cell(case: StepCase, indices: Sequence[int]) -> int:
+    """Count the calls of a cell: as often it launches what it launches least often, but for a start."""
+    counts = Counter(
+        (case.works[index].activity.name, case.works[index].activity.grid)
+        for index in indices
+        if not is_launched_by_autograd(case.works[index])
+    )
+    return min((count for count in counts.values() if count >= SEVERAL), default=0)
+
+
+def _list_lines(case: StepCase, indices: Sequence[int]) -> set[str]:
+    """Return the lines that launch some works."""
+    places = [case.works[index].maker.place for index in indices]
+    return {place.line for place in places if place is not None}
+
+
+def _list_work_of_each_turn(
+    case: StepCase,
+    called: str,
+    lines: Collection[str],
+    turns: int,
+    claimed_works: frozenset[int],
+) -> list[int]:
+    """Return what one call of the model launches in each turn of its loop over time.
+
+    That is its cells, layers between them and behind them, and what autograd does for the slices that a
+    turn is given. The last turn has less of a gradient to add.
+    """
+    alike: dict[Hashable, list[int]] = {}
+    for index, work in enumerate(case.works):
+        place = work.maker.place
+        if place is None or place.called != called or work.activity.graph:
+            continue
+        # Without a call of a model, a line is all that belongs to the loop for sure.
+        if index not in claimed_works and (called or place.line in lines):
+            key = (place.line, place.module, place.part, work.activity.name, work.activity.grid)
+            alike.setdefault(key, []).append(index)
+    members: list[int] = []
+    for own in alike.values():
+        if len(own) >= turns - 2:
+            members += own
+    return sorted(members)
+
+
+def _leave_products_of_state(case: StepCase, members: Sequence[int]) -> tuple[int, Range]:
+    """Return the work that stands for all that is left of a loop's cells, with the share of its time."""
+    products = [index for index in members if case.works[index].kind == "gemm"]
+    kept = (products or members)[0]
+    whole = case.sum_work_ms(products) / case.sum_work_ms([kept])
+    return kept, Range(*(share * whole for share in LEFT_OF_PRODUCTS))
 
 
 def _say_why_independent(loop: Loop) -> str:

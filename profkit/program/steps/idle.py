@@ -65,7 +65,9 @@ def split_period_by_idle_cause(step: Step) -> PeriodSplit:
         largest = max(works, key=lambda w: w.activity.duration, default=None)
         where = ""
         if largest:
-            where = f"{largest.activity.name} at {describe_launch_place(largest)}"
+            where, place = largest.activity.name, describe_launch_place(largest)
+            if place != where:
+                where = f"{where} at {place}"
         left: list[Interval] = []
         for gap in gaps:
             rest = _subtract_intervals(gap, running)
