@@ -6,6 +6,11 @@ import errno
 import resource
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from profkit.units import CommandText, Sentence
+
 
 # A package, as it is imported  ->  the extra of pyproject.toml that brings it.
 EXTRAS = {
@@ -46,7 +51,9 @@ class ProfkitError(Exception):
 NEAR = 0.85  # likeness from which on one name is meant, and others are no help
 
 
-def suggest_nearest_names(name: str, known: Iterable[str], hint_without_near_name: str = "") -> str:
+def suggest_nearest_names(
+    name: str, known: Iterable[str], hint_without_near_name: str = ""
+) -> Sentence:
     """Return a hint for a name that is not known: the nearest ones, else all of a few.
 
     `hint_without_near_name`: what to do where nothing is near and there is too much to list.
@@ -63,7 +70,7 @@ def suggest_nearest_names(name: str, known: Iterable[str], hint_without_near_nam
     return f"there are: {', '.join(names) or 'none'}"
 
 
-def suggest_install_command(package: str) -> str:
+def suggest_install_command(package: str) -> CommandText:
     """Return the command that brings a package which is not part of the plain installation."""
     return f"pip install 'profkit[{EXTRAS[package]}]'"
 

@@ -24,12 +24,23 @@ import time
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from profkit.errors import ProfkitError, explain_resource_limit
 
 if TYPE_CHECKING:
-    from profkit.units import ByteCount, Seconds
+    from profkit.units import (
+        ByteCount,
+        ByteCountOrZero,
+        Clause,
+        FileDescriptor,
+        GlobPattern,
+        IsThroughLink,
+        PlainValues,
+        ProcessId,
+        Seconds,
+        UnreadableFolder,
+    )
 
 
 TEXT_LIMIT = 16 << 20  # bytes of a source, a record or a header: the largest seen is 1/20 of it
@@ -71,15 +82,15 @@ class ReadBudget:
         self.raise_limit(size, is_packed=is_packed)
         self._texts: dict[str, str] = {}
 
-    def raise_limit(self, size_bytes: int, *, is_packed: bool = False) -> None:
+    def raise_limit(self, size_bytes: ByteCount, *, is_packed: bool = False) -> None:
         """Allow what so many bytes more may take."""
         if is_packed:
             size_bytes *= self.PACKED
         self.left += self.TIMES * size_bytes
 
-    def spend_rows(self, rows: int, columns: int, unpacked: int) -> None:
+    def spend_rows(self, rows: int, columns: int, unpacked_bytes: ByteCount) -> None:
         """Take what a table takes that says it has so many rows, before any of it is unpacked."""
-        self.spend_bytes(rows * columns * self.CELL + unpacked)
+        self.spend_bytes(rows * columns * self.CELL + unpacked_bytes)
 
     def check_document(self, content: str | bytes) -> None:
         """Raise a BudgetSpent where a document, or the beginning of one, asks for more than there is.
@@ -93,7 +104,7 @@ class ReadBudget:
         """Take what the values of JSON or TOML take: `[],` is three bytes, and seventy as a list."""
         self.spend_bytes(self._estimate_parsed_size(content))
 
-    def _estimate_parsed_size(self, content: str | bytes) -> int:
+    def _estimate_parsed_size(self, content: str | bytes) -> ByteCount:
         size_bytes = 0
         for mark, bytes_of_mark in self.MARKS:
             if isinstance(content, str):
@@ -102,7 +113,7 @@ class ReadBudget:
                 size_bytes += bytes_of_mark * content.count(mark)
         return size_bytes
 
-    def spend_bytes(self, size_bytes: int) -> None:
+    def spend_bytes(self, size_bytes: ByteCount) -> None:
         """Take so many bytes; a BudgetSpent where there are no more."""
         self.left -= size_bytes
         if self.left < 0:
@@ -127,12 +138,12 @@ _LEAST = 16 << 20  # bytes of addresses that the standard library alone takes
 _LEAST_DATA = 120 << 20
 
 
-def measure_memory_taken() -> ByteCount:
+def measure_memory_taken() -> ByteCountOrZero:
     """Return the bytes that this process has taken for itself; 0 where the system does not say."""
     return _read_own_memory_status("VmData")
 
 
-def measure_processor_time(pid: int) -> Seconds | None:
+def measure_processor_time(pid: ProcessId) -> Seconds | None:
     """Return the seconds of processors that a process has taken; None where the system does not say."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
@@ -142,7 +153,7 @@ def measure_processor_time(pid: int) -> Seconds | None:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def measure_memory_left(reserved_bytes: int = _RESERVED) -> ByteCount | None:
+def measure_memory_left(reserved_bytes: ByteCount = _RESERVED) -> ByteCount | None:
     """Return the bytes that the limits of this process leave; None where there is no limit.
 
     Of addresses, so many are left out: what starts no thread needs none of them.
@@ -178,7 +189,7 @@ def refuse_too_little_memory() -> None:
         raise ProfkitError("out of memory", "allow more: --max-memory 400M, or ulimit -d")
 
 
-def _read_own_memory_status(name: str) -> int:
+def _read_own_memory_status(name: str) -> ByteCountOrZero:
     """Return a number of bytes that Linux says of this process; 0 elsewhere."""
     try:
         lines = Path("/proc/self/status").read_text("utf-8").splitlines()
@@ -288,7 +299,7 @@ def get_path_status(path: str | Path) -> os.stat_result | None:
         raise make_read_error(path, error) from error
 
 
-def is_there(path: str | Path) -> bool:
+def is_path_there(path: str | Path) -> bool:
     """Return whether something is at a path; a ProfkitError as get_path_status."""
     return get_path_status(path) is not None
 
@@ -334,20 +345,20 @@ def is_executable(path: str | Path) -> bool:
     return _is_allowed(path, os.X_OK)
 
 
-def _is_allowed(path: str | Path, use: int) -> bool:
+def _is_allowed(path: str | Path, access_mode: int) -> bool:
     try:
-        return os.access(path, use)
+        return os.access(path, access_mode)
     except ValueError:  # a NUL, or what is no character
         return False
 
 
-def get_size(path: str | Path) -> ByteCount:
+def get_file_size_or_zero(path: str | Path) -> ByteCountOrZero:
     """Return the bytes of a file; 0 where there is none. A ProfkitError as get_path_status."""
     found = get_path_status(path)
     return found.st_size if found is not None else 0
 
 
-def list_folder(folder: str | Path) -> list[Path]:
+def list_folder_entries(folder: str | Path) -> list[Path]:
     """Return what a folder holds, sorted; nothing where there is no such folder.
 
     Raises:
@@ -365,7 +376,7 @@ def list_folder(folder: str | Path) -> list[Path]:
     return [Path(folder, name) for name in sorted(names)]
 
 
-def walk_folder(folder: str | Path) -> tuple[list[Path], list[Path]]:
+def list_files_below(folder: str | Path) -> tuple[list[Path], list[UnreadableFolder]]:
     """Return everything below a folder that is no folder, sorted, and the folders that are closed.
 
     Links to folders are not followed, links to files are; those that lead nowhere are left out. What
@@ -377,7 +388,7 @@ def walk_folder(folder: str | Path) -> tuple[list[Path], list[Path]]:
     while waiting:
         place = waiting.pop()
         try:
-            entries = list_folder(place)
+            entries = list_folder_entries(place)
         except ProfkitError:
             unread.append(place)
             continue
@@ -395,7 +406,7 @@ def walk_folder(folder: str | Path) -> tuple[list[Path], list[Path]]:
     return sorted(files), sorted(unread)
 
 
-def list_matching_paths(pattern: str | Path) -> list[str]:
+def list_matching_paths(pattern: GlobPattern | Path) -> list[str]:
     """Return what a pattern of a shell matches, sorted; `**` stands for any folders, or none.
 
     No folder is looked into twice for the same part of the pattern: links that lead in a circle
@@ -433,51 +444,51 @@ def _split_fixed_folder_from_pattern(pattern: Path) -> tuple[str, tuple[str, ...
     return start, parts[plain:]
 
 
-def _is_first_visit(place: str, at: int, seen: set[tuple[int, int, int]]) -> bool:
+def _is_first_visit(folder: str, part_index: int, seen: set[tuple[int, int, int]]) -> bool:
     """Return whether a folder is looked into for the first time with this part of a pattern."""
     with contextlib.suppress(OSError, ValueError):
-        state = os.stat(place)
-        _refuse_path_outside_limit(place)
-        key = state.st_dev, state.st_ino, at
+        state = os.stat(folder)
+        _refuse_path_outside_limit(folder)
+        key = state.st_dev, state.st_ino, part_index
         if stat.S_ISDIR(state.st_mode) and key not in seen:
             seen.add(key)
             return True
     return False
 
 
-def _list_matching_names(place: str, part: str) -> list[str]:
+def _list_matching_names(folder: str, pattern_part: str) -> list[str]:
     """List what in a folder fits a part of a pattern, from the last on; hidden ones if asked for."""
-    names = os.listdir(place or ".")
-    if not part.startswith("."):
+    names = os.listdir(folder or ".")
+    if not pattern_part.startswith("."):
         names = [name for name in names if not name.startswith(".")]
-    if part != "**":
-        names = fnmatch.filter(names, part)
+    if pattern_part != "**":
+        names = fnmatch.filter(names, pattern_part)
     return sorted(names, reverse=True)
 
 
 def _expand_pattern_part(
-    place: str, parts: tuple[str, ...], at: int
-) -> Iterator[tuple[tuple[str, int], bool]]:
+    folder: str, parts: tuple[str, ...], part_index: int
+) -> Iterator[tuple[tuple[str, int], IsThroughLink]]:
     """Yield where one part of a pattern leads from a folder, and whether through a link."""
-    part = parts[at]
+    part = parts[part_index]
     if part == "**":
-        if at + 1 < len(parts):
-            yield (place, at + 1), False
+        if part_index + 1 < len(parts):
+            yield (folder, part_index + 1), False
     elif not glob.has_magic(part):
-        path = os.path.join(place, part)
+        path = os.path.join(folder, part)
         if os.path.lexists(path):
-            yield (path, at + 1), False
+            yield (path, part_index + 1), False
         return
     with contextlib.suppress(OSError):
-        for name in _list_matching_names(place, part):
-            path = os.path.join(place, name)
+        for name in _list_matching_names(folder, part):
+            path = os.path.join(folder, name)
             link = os.path.islink(path)
             if part != "**":
-                yield (path, at + 1), link
+                yield (path, part_index + 1), link
                 continue
-            yield (path, at), link
-            if at + 1 == len(parts):
-                yield (path, at + 1), link
+            yield (path, part_index), link
+            if part_index + 1 == len(parts):
+                yield (path, part_index + 1), link
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -554,7 +565,7 @@ def open_regular_file(path: str | Path) -> BufferedReader:
     return os.fdopen(handle, "rb")
 
 
-def read_bytes(path: str | Path, most_bytes: int = TEXT_LIMIT) -> bytes:
+def read_bytes(path: str | Path, most_bytes: ByteCount = TEXT_LIMIT) -> bytes:
     """Return a file's content.
 
     Raises:
@@ -569,7 +580,7 @@ def read_bytes(path: str | Path, most_bytes: int = TEXT_LIMIT) -> bytes:
     return content
 
 
-def read_text(path: str | Path, most_bytes: int = TEXT_LIMIT) -> str:
+def read_text(path: str | Path, most_bytes: ByteCount = TEXT_LIMIT) -> str:
     """Return a file's content as UTF-8.
 
     Raises:
@@ -579,7 +590,7 @@ def read_text(path: str | Path, most_bytes: int = TEXT_LIMIT) -> str:
     return read_bytes(path, most_bytes).decode("utf-8")
 
 
-def read_json_or_toml_bytes(path: str | Path, most_bytes: int = TEXT_LIMIT) -> bytes:
+def read_json_or_toml_bytes(path: str | Path, most_bytes: ByteCount = TEXT_LIMIT) -> bytes:
     """Return the content of JSON or TOML that may be parsed: its values do not take too much memory.
 
     `[],` is three bytes, and seventy as a list of Python.
@@ -593,7 +604,7 @@ def read_json_or_toml_bytes(path: str | Path, most_bytes: int = TEXT_LIMIT) -> b
     return content
 
 
-def read_json(path: str | Path) -> Any:
+def read_json(path: str | Path) -> PlainValues:
     """Return the JSON document in a file.
 
     Raises:
@@ -607,11 +618,11 @@ def read_json(path: str | Path) -> Any:
         raise ValueError("nested too deeply") from error
 
 
-def _describe_irregular_file(mode: int) -> str | None:
+def _describe_irregular_file(stat_mode: int) -> Clause | None:
     """Return what a thing is, if it is no regular file."""
-    if stat.S_ISREG(mode):
+    if stat.S_ISREG(stat_mode):
         return None
-    return next((name for is_it, name in _KINDS if is_it(mode)), "something else")
+    return next((name for is_it, name in _KINDS if is_it(stat_mode)), "something else")
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -693,7 +704,7 @@ def write_text_pieces(path: str | Path, pieces: Iterable[str]) -> None:
             written.write(piece.encode("utf-8", "backslashreplace"))
 
 
-def open_log(path: str | Path) -> BinaryIO:
+def open_new_log(path: str | Path) -> BinaryIO:
     """Return a file that is written as it comes, anew: what a program prints while it runs.
 
     Raises:
@@ -754,7 +765,7 @@ def move_folder(made_folder: str | Path, path: str | Path) -> None:
         ProfkitError: It cannot be written there; what was there stays.
     """
     with _resolve_for_writing(path) as target:
-        for entry in walk_folder(made_folder)[0]:
+        for entry in list_files_below(made_folder)[0]:
             with open_regular_file(entry) as file:
                 os.fsync(file.fileno())
         old = Path(made_folder).with_name(f"{Path(made_folder).name}.old")
@@ -801,26 +812,26 @@ def _refuse_unwritable_target(target: Path) -> None:
         raise PermissionError(errno.EACCES, "may not be written")  # a rename would not ask
 
 
-def _replace_target(target: Path, made: Path, handle: int) -> None:
+def _replace_target(target: Path, finished_file: Path, handle: FileDescriptor) -> None:
     """Put a file, open as `handle`, in the place of another, or into a device or a pipe."""
     os.fsync(handle)
     if _is_written_in_place(target):
-        _copy_into_device(made, target)
+        _copy_into_device(finished_file, target)
         return
     with contextlib.suppress(FileNotFoundError):
         os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))
-    os.replace(made, target)
+    os.replace(finished_file, target)
     _sync_folder(target.parent)
 
 
-def _copy_into_device(part: Path, target: Path) -> None:
+def _copy_into_device(finished_file: Path, target: Path) -> None:
     """Write into a device or a pipe. One that nobody reads is an error, not a wait."""
     handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if _describe_irregular_file(os.fstat(handle).st_mode) in {"a folder", "a socket"}:
         os.close(handle)
         raise OSError(errno.EINVAL, "is not a file")
     os.set_blocking(handle, True)
-    with part.open("rb") as content, os.fdopen(handle, "wb") as out:
+    with finished_file.open("rb") as content, os.fdopen(handle, "wb") as out:
         shutil.copyfileobj(content, out)
 
 
@@ -868,7 +879,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _LOCK = ".lock"  # in a temporary folder: held while its process lives, and says whose folder it is
 
 
-def _create_folder_lock(name: str) -> int:
+def _create_folder_lock(name: str) -> FileDescriptor:
     """Return the handle whose lock says that a folder is in use; what it holds says whose it is."""
     handle = os.open(Path(name) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -925,11 +936,11 @@ def _is_made_by_profkit(folder: Path) -> bool:
         os.close(handle)
 
 
-def _remove_abandoned_folders(place: Path, prefix: str) -> None:
+def _remove_abandoned_folders(parent: Path, prefix: str) -> None:
     """Remove the folders of profkit in whose process nobody lives any more."""
     with contextlib.suppress(OSError):
-        for name in os.listdir(place):
-            folder = place / name
+        for name in os.listdir(parent):
+            folder = parent / name
             if name.startswith(prefix) and _is_made_by_profkit(folder) and _is_abandoned(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 

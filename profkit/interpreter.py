@@ -26,17 +26,17 @@ def make_module_command(module: str, *arguments: str) -> list[str]:
     return [*_make_isolated_interpreter_command(), encode_import_folders(), module, *arguments]
 
 
-def make_command_from_file(packages: str, module: str, *arguments: str) -> list[str]:
-    """Return the same command where what encode_import_folders() says is in a file, `packages`."""
-    return [*_make_isolated_interpreter_command(), packages, module, *arguments]
+def make_command_from_file(import_folders_file: str, module: str, *arguments: str) -> list[str]:
+    """Return the same command where what encode_import_folders() says is in a file."""
+    return [*_make_isolated_interpreter_command(), import_folders_file, module, *arguments]
 
 
 def encode_import_folders() -> str:
     """Return, as JSON, where an interpreter finds what this process finds."""
-    return json.dumps({"profkit": _PLACE, "path": list_import_folders()})
+    return json.dumps({"profkit": _PLACE, "path": list_import_folders_elsewhere()})
 
 
-def list_import_folders() -> list[str]:
+def list_import_folders_elsewhere() -> list[str]:
     """Return the folders of sys.path without the current one, the standard library's first.
 
     Where profkit itself lies in the current folder, in a clone say, that folder comes last: its code

@@ -141,10 +141,10 @@ def read_once() -> None:
     ROOM.forbid_reading_here = ROOM.allow_disassembly_here = lambda: None
     parts, lines, rows = {}, {}, {}
 
-    @wraps(reader.read_small_report)
-    def read_small_report(path):
+    @wraps(reader.read_report_unless_large)
+    def read_report_unless_large(path):
         if not is_committed(path):
-            return read_small_report.__wrapped__(path)
+            return read_report_unless_large.__wrapped__(path)
         # A link to it may lie beside another record, which names its launches.
         record = Path(path).with_suffix(".json")
         key = os.path.realpath(path), os.path.realpath(record) if record.is_file() else None
@@ -153,7 +153,9 @@ def read_once() -> None:
             own = os.path.realpath(beside) if beside.is_file() else None
             # By its own path, so that all links and ways to it are read once, by any worker.
             asked = key[0] if key[1] == own else os.fspath(path)
-            parts[key] = read_in_session("profkit.reports.reader:read_small_report", asked, key)
+            parts[key] = read_in_session(
+                "profkit.reports.reader:read_report_unless_large", asked, key
+            )
         part = parts[key]
         if not isinstance(part, ReportLaunches) or part.file.path == path:
             return part
@@ -195,7 +197,7 @@ def read_once() -> None:
     @wraps(reader._read_each_file)
     def read_each_file(names, jobs, client, is_apart):
         kept = [name for name in names if may_keep(name) and client is None]
-        yield from ((name, read_small_report(name)) for name in kept)
+        yield from ((name, read_report_unless_large(name)) for name in kept)
         left = [name for name in names if name not in kept]
         if left:
             yield from read_each_file.__wrapped__(left, jobs, client, is_apart)
@@ -209,7 +211,7 @@ def read_once() -> None:
         for path in paths:
             key = hash_asked("large", path, os.path.realpath(path))
             kept = partial(read, [path], total_bytes, jobs)
-            found += keep_in_session(key, "profkit.reports.reader:read_small_report", kept)
+            found += keep_in_session(key, "profkit.reports.reader:read_report_unless_large", kept)
         return found
 
     @wraps(hotlines._answer_in_process)
@@ -227,8 +229,8 @@ def read_once() -> None:
     def may_keep(path):
         return ROOM.files_left > 0 and is_committed(path)  # see reads_in_forks
 
-    reader.read_small_report, hotlines.answer_requests_of_report, reader.read_raw_rows = (
-        read_small_report,
+    reader.read_report_unless_large, hotlines.answer_requests_of_report, reader.read_raw_rows = (
+        read_report_unless_large,
         answer_requests,
         raw_rows,
     )

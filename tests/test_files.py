@@ -371,12 +371,12 @@ def test_a_folder_takes_the_place_of_another_whole(tmp_path: Path) -> None:
 
 def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_text("the last one, which was longer")
-    with files.open_log(tmp_path / "x.log") as log:
+    with files.open_new_log(tmp_path / "x.log") as log:
         log.write(b"new")
     assert (tmp_path / "x.log").read_text() == "new"
     for kind in ("pipe", "socket", "zero"):
         with pytest.raises(OSError, match=r"not a file|No such device"):
-            files.open_log(special(kind, tmp_path))
+            files.open_new_log(special(kind, tmp_path))
 
 
 # What is written where nobody else looks: in a folder of this process, in memory, or into a part

@@ -107,12 +107,12 @@ KEYS = (
 
 
 def _container(content: bytes, folder: Path) -> None:
-    from profkit.reports.container import check_report, repair_report
+    from profkit.reports.container import check_report_bytes, write_readable_rest_of_report
 
     path = folder / "x.ncu-rep"
     path.write_bytes(content)
-    check_report(path)
-    repair_report(path, folder / "left.ncu-rep", True)
+    check_report_bytes(path)
+    write_readable_rest_of_report(path, folder / "left.ncu-rep", True)
 
 
 def _flips(content: bytes, folder: Path) -> None:
@@ -126,7 +126,10 @@ def _flips(content: bytes, folder: Path) -> None:
     whole = _read_whole(data, path)
     path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
     (part,) = run_in_child_processes(
-        "profkit.reports.reader:read_small_report", [str(path)], 1, recover_metrics_after_crash
+        "profkit.reports.reader:read_report_unless_large",
+        [str(path)],
+        1,
+        recover_metrics_after_crash,
     )
     if part.file.status == "ok" and not part.file.message and not _is_same(part, whole):
         raise AssertionError(f"bit {bit} of byte {at} is not seen")
@@ -134,10 +137,10 @@ def _flips(content: bytes, folder: Path) -> None:
 
 @lru_cache(maxsize=8)
 def _read_whole(data: bytes, path: Path) -> ReportLaunches:
-    from profkit.reports.reader import read_small_report
+    from profkit.reports.reader import read_report_unless_large
 
     path.write_bytes(data)
-    return read_small_report(str(path))
+    return read_report_unless_large(str(path))
 
 
 def _is_same(one: ReportLaunches, other: ReportLaunches) -> bool:

@@ -46,8 +46,8 @@ from profkit.model.scenario import (
     OFFSET,
     Expectation,
     Kind,
-    expect_less_of_unexplained_wait,
     make_bounded_expectation,
+    reprice_unexplained_wait,
 )
 from profkit.records.ablation import read_ablations_by_rule
 from profkit.reports.metrics import CATALOGUE
@@ -507,7 +507,7 @@ def make_interval(
     """Return the interval of a fix, made of these quantiles."""
     if fix.modelled is None:
         return make_bounded_expectation(fix.expected, rest, fix.gain)
-    saving = expect_less_of_unexplained_wait(fix.modelled, unexplained)
+    saving = reprice_unexplained_wait(fix.modelled, unexplained)
     return Expectation(saving.expected, saving.low, saving.high)
 
 

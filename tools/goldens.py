@@ -398,9 +398,11 @@ def _explain() -> list[Task]:
 
 
 def _help() -> list[Task]:
-    from profkit.cli.app import list_verbs
+    from profkit.cli.app import list_verbs_alphabetically
 
-    return [("command", ("--help",))] + [("command", (verb, "--help")) for verb in list_verbs()]
+    return [("command", ("--help",))] + [
+        ("command", (verb, "--help")) for verb in list_verbs_alphabetically()
+    ]
 
 
 def _pages() -> list[Task]:

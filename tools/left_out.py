@@ -110,7 +110,7 @@ def fit_shares(read: Sequence[Program], left_out: str = "") -> dict[str, Range]:
             if not draft.floor or draft.rule != program.truth["category"]:
                 continue
             floor = program.compute_ms_saved_at_floor(draft)
-            if floor > LEAST * program.case.hosts.plain.expect:
+            if floor > LEAST * program.case.hosts.step_ms_without_recorder.expect:
                 got.setdefault(draft.floor, []).append(program.saved / floor)
     shares = {}
     for kind, values in got.items():
@@ -121,13 +121,17 @@ def fit_shares(read: Sequence[Program], left_out: str = "") -> dict[str, Range]:
 
 def judge_left_out(program: Program, read: Sequence[Program]) -> Answer:
     """Return what is said first of a program that the shares of floors were not fitted to."""
-    from profkit.program.triage import copy_findings_with_savings, rank_findings, widen_saving
+    from profkit.program.triage import (
+        copy_findings_with_savings,
+        rank_findings_that_save,
+        widen_saving,
+    )
     from profkit.program.verdict import judge_step_health
 
     drafts = copy_findings_with_savings(
         program.case, program.drafts, fit_shares(read, program.name)
     )
-    found = rank_findings(program.case, drafts)
+    found = rank_findings_that_save(program.case, drafts)
     verdict = judge_step_health(program.case, found, drafts)
     if verdict.category:
         return Answer(verdict.category)

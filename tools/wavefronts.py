@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from profkit.reports.addresses import LaunchedCode  # noqa: E402
 from profkit.reports.banks import SharedMemoryAccess, find_shared_memory_accesses  # noqa: E402
-from profkit.reports.container import check_report  # noqa: E402
+from profkit.reports.container import check_report_bytes  # noqa: E402
 from profkit.reports.cubin import read_machine_code_of_report  # noqa: E402
 from profkit.reports.reader import open_report_actions  # noqa: E402
 
@@ -54,7 +54,7 @@ def open_kernels(path: str) -> Iterator[LaunchedCode]:
     """Yield the launches of a report, each good until the next is asked for."""
     code = read_machine_code_of_report(path)
     with open_report_actions(path) as open_launch:
-        for number in range(check_report(path).launches):
+        for number in range(check_report_bytes(path).launches):
             yield LaunchedCode(
                 open_launch(number), lambda: code.functions, lambda: code.has_bounded_lines
             )

@@ -34,14 +34,14 @@ from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.files import (
     confine_reading_to_folder,
     is_folder,
-    is_there,
-    list_folder,
+    is_path_there,
+    list_folder_entries,
     resolve_path,
 )
 from profkit.program.document import convert_to_second_form, make_triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.program.rules import BY_ID as STEP_RULES
-from profkit.records.paths import ROOFLINE, expand_paths, suggest_verb
+from profkit.records.paths import ROOFLINE, expand_paths, suggest_command_for_file
 from profkit.reports.figures import format_percent, format_seconds
 from profkit.reports.frame import make_row_views
 from profkit.reports.reader import Reports, read_reports_or_raise
@@ -83,9 +83,11 @@ ASK_NAME = "name one that is in the server's folder"
 LINES_HINT = "compile with nvcc -lineinfo, record with ncu --set full --import-source yes"
 
 
-def list_source_lines_of_launch(report: str, launch: int, count: int) -> list[dict[str, Any]]:
+def list_source_lines_of_launch(
+    report: str, launch_index: int, most_lines: int
+) -> list[dict[str, Any]]:
     """Return the source lines of a launch's findings; several instructions of a line are one place."""
-    frame = make_launch_lines_frame(report, launch, count).head(LINES)
+    frame = make_launch_lines_frame(report, launch_index, most_lines).head(LINES)
     frame = frame[frame["file"].notna()]
     keys = ["rule", "file", "line"]
     groups = frame[[*keys, "share", "source"]].groupby(keys, sort=False, as_index=False)
@@ -103,7 +105,7 @@ class ToolAnswer:
     picture: bytes | None = None  # a PNG
 
 
-def _confine_reads(ask: Callable[..., Answer]) -> Callable[..., Answer]:
+def _confine_reads_to_folder(ask: Callable[..., Answer]) -> Callable[..., Answer]:
     """Return a question whose answer reads nothing outside of the server's folder."""
 
     @wraps(ask)
@@ -124,7 +126,7 @@ class Answers:
 
     root: Path  # the folder, resolved
 
-    @_confine_reads
+    @_confine_reads_to_folder
     def diagnose(
         self, reports: str | list[str], kernel: str = "", where: str = "", top: int = ROWS
     ) -> ToolAnswer:
@@ -137,7 +139,7 @@ class Answers:
             where: A condition on columns, for example "bound == 'memory' and time > 1e-5".
             top: How many kernels, those with the largest expected saving first.
         """
-        paths = self.expand_inside(reports)
+        paths = self.expand_patterns_inside_folder(reports)
         if len(paths) == 1:
             self._refuse_file_of_another_tool(paths[0], "diagnose")
         read = read_reports_or_raise(paths)
@@ -145,29 +147,31 @@ class Answers:
             f"{self._make_relative(f.path)}: {f.message}" for f in read.files if f.status != "ok"
         ]
         launches = judge_reports(read)
-        kept = find_indices_of_matching_launches(read, launches, kernel, where)
+        kept = require_matching_launches(read, launches, kernel, where)
         table = group_and_rank_launches([launches[n] for n in kept])
         if bad and not table:
             raise ProfkitError("\n".join(bad[:5]), "no launch could be read")
-        lined, text = self._add_lines_and_write_diagnosis(table, max(1, min(top, TOP)))
+        lined, text = self._write_diagnosis_with_lines(table, max(1, min(top, TOP)))
         names = [self._make_relative(run.report) for run in lined]
         content = make_launches_entry(lined, names, len(table), bad)
         return self._make_shortened_answer("\n".join(filter(None, [text, *bad[:5]])), content)
 
-    def _add_lines_and_write_diagnosis(
-        self, table: list[LaunchRow], count: int
+    def _write_diagnosis_with_lines(
+        self, rows_worst_first: list[LaunchRow], most_launches_with_lines: int
     ) -> tuple[list[JudgedLaunch], str]:
         """Return the first launches with their source lines, and the text on all of them."""
-        lined = add_source_lines([row.median_launch for row in table[:count]])
+        lined = add_source_lines(
+            [row.median_launch for row in rows_worst_first[:most_launches_with_lines]]
+        )
         first = [
             row.replace_launch(row.median_launch, run)
-            for row, run in zip(table, lined, strict=False)
+            for row, run in zip(rows_worst_first, lined, strict=False)
         ]
         calls = [*self._iterate_suggested_next_calls(lined[:1])]
-        brief = write_brief_diagnosis([*first, *table[len(lined) :]], calls)
+        brief = write_brief_diagnosis([*first, *rows_worst_first[len(lined) :]], calls)
         return lined, replace_commands_by_calls(brief)
 
-    @_confine_reads
+    @_confine_reads_to_folder
     def compare(self, before: str, after: str, case: str = "") -> ToolAnswer:
         """What changed from one run to another, and whether it is real.
 
@@ -192,7 +196,7 @@ class Answers:
         )
         return self._make_shortened_answer(text, make_comparison_entry(compared))
 
-    @_confine_reads
+    @_confine_reads_to_folder
     def triage(self, recording: str, by: str = "kernel", step_ms: float = 0.0) -> ToolAnswer:
         """Where the step of a whole program goes, and what to do first about it.
 
@@ -213,7 +217,9 @@ class Answers:
                 kernel["next"] = call if kernel["counted"] else kernel["next"]
         screen = show_triage(content, "profkit triage --json", by)
         blocks = [
-            mark_shell_command_for_user(block) for block in screen if not is_only_visual(block)
+            mark_shell_command_for_user(block)
+            for block in screen
+            if not is_useless_to_agents(block)
         ]
         chosen = make_triage_entry(convert_to_second_form(content))
         if by != "kernel":
@@ -221,7 +227,7 @@ class Answers:
             chosen["table"] = list_origin_entries(content, by)
         return self._make_shortened_answer(render_text(blocks, make_console(width=100)), chosen)
 
-    @_confine_reads
+    @_confine_reads_to_folder
     def explain(self, name: str = "") -> ToolAnswer:
         """What a rule, a metric or a word of the verdict means, and what people do about it.
 
@@ -242,7 +248,7 @@ class Answers:
                 ) from error
             raise
 
-    @_confine_reads
+    @_confine_reads_to_folder
     def lines(self, report: str, launch: int = 0, count: int = 5) -> ToolAnswer:
         """The source lines where the findings of one launch happen.
 
@@ -251,7 +257,7 @@ class Answers:
             launch: Which launch in it, from 0.
             count: How many lines of each finding.
         """
-        path, *others = self.expand_inside(report)
+        path, *others = self.expand_patterns_inside_folder(report)
         if others:
             hint = f"name one of them, for example {self._make_relative(path)}"
             raise ProfkitError(f"{report}: holds {len(others) + 1} reports", hint)
@@ -267,7 +273,7 @@ class Answers:
             text.append(f"{row['rule']}: {where} {format_percent(row['share'], 1)}: {source}")
         return self._make_shortened_answer("\n".join(text), {"lines": rows})
 
-    @_confine_reads
+    @_confine_reads_to_folder
     def roofline(
         self, reports: str | list[str], kernel: str = "", where: str = "", picture: bool = False
     ) -> ToolAnswer:
@@ -279,12 +285,12 @@ class Answers:
             where: A condition on columns, for example "time > 1e-5".
             picture: Whether to draw it, too, as a PNG of about 90 kB.
         """
-        paths = self.expand_inside(reports)
+        paths = self.expand_patterns_inside_folder(reports)
         if len(paths) == 1:
             self._refuse_file_of_another_tool(paths[0], "roofline")
         read = read_reports_or_raise(paths)
         launches = judge_reports(read)
-        kept = find_indices_of_matching_launches(read, launches, kernel, where)
+        kept = require_matching_launches(read, launches, kernel, where)
         frame = judged_table(read, launches).iloc[kept]
         rows = make_row_views(frame)
         if why := numbers.explain_empty_roofline(rows):
@@ -300,7 +306,7 @@ class Answers:
         told = self._make_shortened_answer("\n".join(text))
         return replace(told, picture=drawn)
 
-    def expand_inside(self, patterns: str | list[str]) -> tuple[str, ...]:
+    def expand_patterns_inside_folder(self, patterns: str | list[str]) -> tuple[str, ...]:
         """Return the reports that paths or globs name; a ProfkitError where one is outside."""
         named = [patterns] if isinstance(patterns, str) else patterns
         if len(named) == 1 and not has_magic(named[0]):
@@ -308,8 +314,10 @@ class Answers:
         paths = expand_paths([str(self._resolve_path_inside(pattern)) for pattern in named])
         return tuple(str(self._resolve_path_inside(path)) for path in paths)
 
-    def _iterate_suggested_next_calls(self, worst: list[JudgedLaunch]) -> Iterator[str]:
-        for run in worst:
+    def _iterate_suggested_next_calls(
+        self, launches_worst_first: list[JudgedLaunch]
+    ) -> Iterator[str]:
+        for run in launches_worst_first:
             if run.top:
                 yield f"Call: explain(name={run.top.rule!r})"
             yield f"Call: lines(report={self._make_relative(run.report)!r}, launch={run.index})"
@@ -330,7 +338,7 @@ class Answers:
 
     def _refuse_file_of_another_tool(self, path: str, tool: str) -> None:
         """Raise a ProfkitError that names the tool for a file which this tool does not read."""
-        if other := suggest_verb(path, tool):
+        if other := suggest_command_for_file(path, tool):
             name = self._make_relative(path)
             why = f"{name}: {other.meaning}, which {tool} does not read"
             raise ProfkitError(why, self.make_paths_relative(other.command))
@@ -340,32 +348,32 @@ class Answers:
         path = self._resolve_path_inside(name)
         if not name.strip():
             raise ProfkitError("no file was named", ASK_NAME)
-        if not is_there(path):
+        if not is_path_there(path):
             raise self._explain_missing_file(name, path)
         return path
 
     def _explain_missing_file(self, name: str, path: Path) -> ProfkitError:
         """Return the error for a file that is not there; it names near ones, by their paths."""
-        found = list_folder(path.parent) if is_folder(path.parent) else []
+        found = list_folder_entries(path.parent) if is_folder(path.parent) else []
         near = {self._make_relative(str(other)): None for other in found}
         hint = suggest_nearest_names(self._make_relative(str(path)), near, ASK_NAME)
         return ProfkitError(f"{name[:WIDTH]}: no such file", hint)
 
-    def _resolve_compared_side(self, side: str) -> str:
-        if not side.strip():
+    def _resolve_compared_side(self, side_name: str) -> str:
+        if not side_name.strip():
             raise ProfkitError("no file was named", ASK_NAME)
-        path = self._resolve_path_inside(side)
-        if is_there(path):
+        path = self._resolve_path_inside(side_name)
+        if is_path_there(path):
             return str(path)
         # Not a path of another folder, which it would be where the server was started: a variant.
         try:
-            is_elsewhere = is_there(side)
+            is_elsewhere = is_path_there(side_name)
         except ProfkitError:
             is_elsewhere = True
-        if not _VARIANT.fullmatch(side) or is_elsewhere:
-            hint = self._explain_missing_file(side, path).hint
-            raise ProfkitError(f"{side}: no such report in the folder of profkit mcp", hint)
-        return side
+        if not _VARIANT.fullmatch(side_name) or is_elsewhere:
+            hint = self._explain_missing_file(side_name, path).hint
+            raise ProfkitError(f"{side_name}: no such report in the folder of profkit mcp", hint)
+        return side_name
 
     def _resolve_path_inside(self, name: str) -> Path:
         try:
@@ -378,11 +386,13 @@ class Answers:
         return path
 
 
-def find_indices_of_matching_launches(
-    read: Reports, launches: Sequence[JudgedLaunch], kernel_regex: str, where_expression: str
+def require_matching_launches(
+    read: Reports, launches: Sequence[JudgedLaunch], part_of_kernel_name: str, where_expression: str
 ) -> list[int]:
     """Return which launches an agent asks for; a ProfkitError where there is none."""
-    kept = [n for n, run in enumerate(launches) if kernel_regex.lower() in run.kernel.lower()]
+    kept = [
+        n for n, run in enumerate(launches) if part_of_kernel_name.lower() in run.kernel.lower()
+    ]
     if where_expression and kept:
         kept = list(
             map(
@@ -393,14 +403,14 @@ def find_indices_of_matching_launches(
             )
         )
     if launches and not kept:
-        raise explain_no_match(launches, kernel_regex, where_expression)
+        raise explain_no_match(launches, part_of_kernel_name, where_expression)
     return kept
 
 
-def describe_nearest_roof(row: Mapping[Any, Any]) -> str:
+def describe_nearest_roof(launch_row: Mapping[Any, Any]) -> str:
     """Return a launch's position in words: its time, and the ceiling that it comes nearest to."""
-    launch = f"{shorten_name(row['kernel'], NAME)}: {format_seconds(row['time'])}"
-    return f"{launch}, {numbers.describe_roofline_position(row)}"
+    launch = f"{shorten_name(launch_row['kernel'], NAME)}: {format_seconds(launch_row['time'])}"
+    return f"{launch}, {numbers.describe_roofline_position(launch_row)}"
 
 
 def describe_error_for_agent(error: ProfkitError) -> str:
@@ -422,7 +432,7 @@ def format_call(tool: str, argument: str) -> str:
     return f"{tool}({ARGUMENTS[tool]}={argument!r})"
 
 
-def is_only_visual(block: Block) -> bool:
+def is_useless_to_agents(block: Block) -> bool:
     """Return whether a block of a screen says nothing to an agent: a bar, or how to get lines."""
     return isinstance(block, Strip) or (isinstance(block, TextLine) and block.mark == "lines")
 
@@ -454,14 +464,14 @@ def _cut_lists_to_fit(content: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _shorten_lists_and_strings(value: Any, most: int | None) -> Any:
+def _shorten_lists_and_strings(value: Any, most_items: int | None) -> Any:
     """Return plain values with lists of so many items at most, and strings as a line shows them."""
     if isinstance(value, str):
         return _escape_and_shorten_line(value)
     if isinstance(value, Mapping):
-        return {key: _shorten_lists_and_strings(of, most) for key, of in value.items()}
+        return {key: _shorten_lists_and_strings(of, most_items) for key, of in value.items()}
     return (
-        [_shorten_lists_and_strings(of, most) for of in value[:most]]
+        [_shorten_lists_and_strings(of, most_items) for of in value[:most_items]]
         if isinstance(value, list | tuple)
         else value
     )

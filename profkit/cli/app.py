@@ -21,7 +21,7 @@ import sys
 import time
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -47,6 +47,17 @@ from profkit.files import (
     measure_memory_left,
     refuse_too_little_memory,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        ClickCommandOrNone,
+        ClickContext,
+        ClickFormatter,
+        ExitStatus,
+        Sentence,
+        VerbName,
+    )
+
 
 # The packages of verbs, and their folders.
 _ROOT = Path(__file__).parents[1]
@@ -116,19 +127,19 @@ GONE = {
 }
 
 
-def _is_report_name_or_folder(word: str) -> bool:
+def _looks_like_report_or_path(word: str) -> bool:
     from profkit.records.paths import SUFFIXES
 
     return word.endswith(SUFFIXES) or os.sep in word or is_folder(Path(word))
 
 
-def _is_report_of_variant(args: list[str]) -> bool:
+def _is_report_verb_of_old_form(args: list[str]) -> bool:
     page = any(word.startswith(("-o", "--output", "-h", "--help")) for word in args)
     return (
         args[:1] == ["report"]
         and len(args) > 1
         and not page
-        and not _is_report_name_or_folder(args[1])
+        and not _looks_like_report_or_path(args[1])
     )
 
 
@@ -178,12 +189,12 @@ def refuse_removed_words(args: list[str]) -> None:
             raise ProfkitError(f"{verb} {flag}".strip() + f": {why}", instead)
 
 
-def list_verbs() -> list[str]:
+def list_verbs_alphabetically() -> list[VerbName]:
     """Return the names of all verbs, and import none."""
     return sorted(_find_modules_of_verbs())
 
 
-def _find_modules_of_verbs() -> dict[str, tuple[str, Path]]:
+def _find_modules_of_verbs() -> dict[VerbName, tuple[str, Path]]:
     """Return verb -> its module and its file."""
     verbs = {}
     for package, folder in VERB_PACKAGES.items():
@@ -192,7 +203,7 @@ def _find_modules_of_verbs() -> dict[str, tuple[str, Path]]:
     return verbs
 
 
-def read_verb_summaries_by_group() -> dict[str, list[tuple[str, str]]]:
+def read_verb_summaries_by_group() -> dict[str, list[tuple[VerbName, Sentence]]]:
     """Return group -> its verbs with their summaries, read from the files: no verb is imported."""
     groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
     for name, (_, file) in sorted(_find_modules_of_verbs().items()):
@@ -220,7 +231,7 @@ def _read_group_and_summary(file: Path) -> dict[str, str]:
     return constants
 
 
-def _print_renamed_verb(ctx: Any, old: str, new: str) -> None:
+def _print_renamed_verb(ctx: ClickContext, old: str, new: str) -> None:
     if not ctx.resilient_parsing:  # as it is while a shell asks how a line could go on
         print_note(f"profkit {old} is now profkit {new}")
 
@@ -247,7 +258,7 @@ class Verbs(TyperGroup):
 
     context_class = Context
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: ClickContext, args: list[str]) -> list[str]:
         """Parse what comes before the verb."""
         has_words = bool(args)  # the parser takes them out
         try:
@@ -258,23 +269,23 @@ class Verbs(TyperGroup):
             print_error(explain_usage_error(error))
             raise typer.Exit(COULD_NOT) from error
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        return list_verbs()
+    def list_commands(self, ctx: ClickContext) -> list[str]:  # noqa: ARG002
+        return list_verbs_alphabetically()
 
-    def get_command(self, ctx: Any, name: str) -> Any:  # noqa: ARG002
+    def get_command(self, ctx: ClickContext, name: str) -> ClickCommandOrNone:  # noqa: ARG002
         verbs = _find_modules_of_verbs()
         if name not in verbs:
             return None
         module = import_module(verbs[name][0])
         return next(x for x in vars(module).values() if isinstance(x, Verb)).make_command(name)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: ClickContext, args: list[str]) -> Any:
         """Return a verb and what follows it; a report where a verb should be means diagnose."""
         if args[:1] == ["help"]:
             args = [*args[1:2], "--help"]
         first = [*args, "--"][0]
         refuse_removed_words(args)
-        old = "report VARIANT" if _is_report_of_variant(args) else first
+        old = "report VARIANT" if _is_report_verb_of_old_form(args) else first
         if now := OLD.get(old):
             _print_renamed_verb(ctx, old, " ".join(now[:2]))
             args = [*now, *args[1:]]
@@ -282,14 +293,16 @@ class Verbs(TyperGroup):
             gone = sorted(set(args) - set(replaced))
             _print_renamed_verb(ctx, " ".join([first, *gone][:2]), replaced[0])
             args = replaced
-        elif first not in list_verbs() and _is_report_name_or_folder(first):
+        elif first not in list_verbs_alphabetically() and _looks_like_report_or_path(first):
             args = ["diagnose", *args]
-        elif first not in list_verbs() and not first.startswith("-"):
-            hint = suggest_nearest_names(first, list_verbs(), "profkit --help lists them")
+        elif first not in list_verbs_alphabetically() and not first.startswith("-"):
+            hint = suggest_nearest_names(
+                first, list_verbs_alphabetically(), "profkit --help lists them"
+            )
             raise ProfkitError(f"{first}: neither a command nor a report", hint)
         return super().resolve_command(ctx, args)
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: ClickContext, formatter: ClickFormatter) -> None:
         """Write the verbs by the question that they answer, then the options that all of them have."""
         groups = read_verb_summaries_by_group()
         width = max(len(name) for verbs in groups.values() for name, _ in verbs)
@@ -303,12 +316,12 @@ class Verbs(TyperGroup):
         with formatter.section("Options"):
             formatter.write_dl(rows)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+    def format_epilog(self, ctx: ClickContext, formatter: ClickFormatter) -> None:  # noqa: ARG002
         with formatter.section("Start here"):
             for line in START:
                 formatter.write(f"  {line}\n")
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: ClickContext) -> Any:
         """Run a verb; see the module's first lines for what comes out of it."""
         interrupt_on_end_signals()
         FORM.set_output_flags({})
@@ -325,7 +338,7 @@ class Verbs(TyperGroup):
             if told is None:
                 raise
             if isinstance(error, LIMITS):
-                _lift_memory_limit()
+                _lift_memory_limit_for_exit()
             print_error(told)
             raise typer.Exit(COULD_NOT) from error
         finally:
@@ -334,7 +347,9 @@ class Verbs(TyperGroup):
                 raise typer.Exit(INTERRUPTED)
 
 
-def convert_to_user_error(error: BaseException, verb: str | None = None) -> ProfkitError | None:
+def convert_to_user_error(
+    error: BaseException, verb: VerbName | None = None
+) -> ProfkitError | None:
     """Return what a user is told of an error; None of a bug of profkit's own, which is a traceback."""
     if isinstance(error, ProfkitError):
         return error
@@ -351,11 +366,11 @@ def convert_to_user_error(error: BaseException, verb: str | None = None) -> Prof
             return None
         return explain_system_error(error)
     if isinstance(error, ArithmeticError | AttributeError | LookupError | TypeError | ValueError):
-        return _explain_users_error(error)
+        return _explain_error_in_users_code(error)
     return None
 
 
-def _explain_users_error(error: Exception) -> ProfkitError | None:
+def _explain_error_in_users_code(error: Exception) -> ProfkitError | None:
     """Return what is wrong in the user's own code; None where the error comes from profkit's."""
     from profkit.evidence.users_code import explain_failure_of_users_code, find_users_file_of_error
 
@@ -389,8 +404,8 @@ app = typer.Typer(
 )
 
 
-def _print_version_and_exit(wanted: bool) -> None:
-    if wanted:
+def _print_version_and_exit(is_wanted: bool) -> None:
+    if is_wanted:
         from importlib.metadata import version
 
         print(f"profkit {version('profkit')}")
@@ -439,13 +454,13 @@ def _profkit(
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def _limit_memory(size: str) -> None:
+def _limit_memory(size_text: str) -> None:
     """Hold this process, and each that it starts, to what --max-memory says."""
     import resource
 
-    digits, unit = size[:-1], size[-1:].upper()
+    digits, unit = size_text[:-1], size_text[-1:].upper()
     if unit not in _UNITS or not (digits.isascii() and digits.isdigit()) or len(digits) > 6:
-        raise ProfkitError(f"--max-memory {size}: not understood", "say 800M or 4G")
+        raise ProfkitError(f"--max-memory {size_text}: not understood", "say 800M or 4G")
     most = int(digits) * _UNITS[unit]
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     if hard != resource.RLIM_INFINITY:
@@ -454,7 +469,7 @@ def _limit_memory(size: str) -> None:
     refuse_too_little_memory()
 
 
-def _lift_memory_limit() -> None:
+def _lift_memory_limit_for_exit() -> None:
     """Give the end of this process the memory that its verb did not get.
 
     Without any, each object that is cleaned up has Python print that it could not be.
@@ -466,7 +481,7 @@ def _lift_memory_limit() -> None:
         resource.setrlimit(kind, (hard, hard))
 
 
-def import_verbs() -> dict[str, TyperCommand]:
+def import_verbs() -> dict[VerbName, TyperCommand]:
     """Import every verb; return verb -> its parser."""
     group = typer.main.get_command(app)
     assert isinstance(group, Verbs)  # noqa: S101 - that is what the app is made of
@@ -486,7 +501,7 @@ def run_verbs() -> None:
     except KeyboardInterrupt:  # between the verb and the end
         raise SystemExit(INTERRUPTED) from None
     except OSError as error:
-        raise SystemExit(report_lost_output(error)) from error
+        raise SystemExit(report_lost_output_with_status(error)) from error
 
 
 # Signals and streams.
@@ -550,7 +565,7 @@ def make_output_streams_tolerant() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def report_lost_output(error: OSError) -> int:
+def report_lost_output_with_status(error: OSError) -> ExitStatus:
     """Say why an answer did not get out, unless its reader went away; return the exit status.
 
     An error that is not of a stream that takes nothing more is raised again.

@@ -11,12 +11,13 @@ from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.evidence.compare import RunComparison
+    from profkit.units import ExitStatus
 
 
-def parse_fail_on(given: Sequence[str]) -> set[str]:
+def parse_fail_on(fail_on_flags: Sequence[str]) -> set[str]:
     """Return what --fail-on names, each flag one word or several with commas."""
     words: set[str] = set()
-    for value in given:
+    for value in fail_on_flags:
         words.update(value.split(","))
     if unknown := words - set(FAIL_ON):
         problem = f"--fail-on {', '.join(sorted(unknown))}: unknown"
@@ -26,7 +27,7 @@ def parse_fail_on(given: Sequence[str]) -> set[str]:
 
 def report_failures_and_get_exit_status(
     comparisons: Iterable[RunComparison], fail_if: set[str]
-) -> int:
+) -> ExitStatus:
     """Say on stderr why the exit status is not 0; return it."""
     from profkit.evidence.compare import list_exit_reasons
 

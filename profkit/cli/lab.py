@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.files import resolve_path
 from profkit.lab.measure.variants.variants import (
@@ -12,6 +13,9 @@ from profkit.lab.measure.variants.variants import (
     read_valid_variants,
 )
 from profkit.records.record import SourceFile
+
+if TYPE_CHECKING:
+    from profkit.units import ProblemAndVariant, Sha256, VariantName
 
 
 def find_kernels_folder(given: Path | None = None) -> Path:
@@ -41,13 +45,13 @@ class SourceFiles(Mapping[str, SourceFile]):
         return len(self._variants)
 
 
-def read_code_hashes(kernels: Path) -> dict[str, str]:
+def read_code_hashes(kernels: Path) -> dict[ProblemAndVariant, Sha256]:
     """Return problem/variant -> the hash of its code, of the variants that can be read."""
     readable, _ = read_valid_variants(kernels)
     return {f"{variant.problem}/{variant.id}": variant.source_hash for variant in readable}
 
 
-def read_variant_titles(kernels: Path) -> dict[str, str]:
+def read_variant_titles(kernels: Path) -> dict[VariantName, str]:
     """Return variant -> its title, of the variants that can be read."""
     readable, _ = read_valid_variants(kernels)
     return {variant.id: variant.header.title for variant in readable}

@@ -20,8 +20,13 @@ from profkit.cli.options import COULD_NOT, DONE
 from profkit.cli.output import print_error, print_errors, show_progress
 from profkit.diagnosis.launches import JudgedLaunch, add_verdict_columns, judge_reports
 from profkit.errors import ProfkitError
-from profkit.files import is_there, shorten_path
-from profkit.records.paths import NOT_THERE, expand_paths, suggest_nearby_report, suggest_verb
+from profkit.files import is_path_there, shorten_path
+from profkit.records.paths import (
+    NOT_THERE,
+    expand_paths,
+    suggest_command_for_file,
+    suggest_nearby_report,
+)
 from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
 from profkit.reports.isolated import choose_hint, is_fault_of_file
@@ -30,6 +35,18 @@ from profkit.show.text.escape import shorten_name
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from profkit.units import (
+        AreAllMatched,
+        AreAllWhole,
+        Clause,
+        DaskClientOrExecutor,
+        ExitStatus,
+        FilePath,
+        GlobPattern,
+        RegexText,
+        RuleName,
+    )
 
 
 # Comparisons, and, or, not, arithmetic (** could run for ever), `in`, columns and constants. No
@@ -58,7 +75,7 @@ class ChosenLaunches:
         return [self.everything[i] for i in self.kept]
 
     @property
-    def exit_status(self) -> int:
+    def exit_status(self) -> ExitStatus:
         good = self.complete and any(run.status == "ok" for run in self.launches)
         if good:
             return DONE
@@ -74,17 +91,18 @@ class ChosenLaunches:
 
 
 def read_and_judge_launches(
-    patterns: Sequence[str],
-    kernel_regex: str | None = None,
+    patterns: Sequence[GlobPattern],
+    kernel_regex: RegexText | None = None,
     where_expression: str | None = None,
-    client: Any = None,
+    client: DaskClientOrExecutor = None,
     *,
     lines_follow: bool = False,
-    ignore: Sequence[str] = (),
+    ignored_rules: Sequence[str] = (),
 ) -> ChosenLaunches:
     """Read what can be read, say what cannot; judge every launch, keep those that are asked for.
 
-    `lines_follow`: their source lines will be asked for. `ignore`: rules whose findings are left out.
+    `lines_follow`: their source lines will be asked for. `ignored_rules`: rules whose findings are left
+    out.
     """
     paths, complete = expand_report_patterns(patterns) if patterns else ([], True)
     reports = Reports(())
@@ -93,12 +111,12 @@ def read_and_judge_launches(
             reports = reader.read_report_files(
                 paths, progress=step, client=client, lines_follow=lines_follow
             )
-    complete = _report_damage_and_check_wholeness(reports) and complete
+    complete = _report_damage_of_reports(reports) and complete
     launches = judge_reports(reports)
     left_out: dict[str, int] = {}
-    if ignore:
-        left_out = count_launches_where_rules_fire(launches, ignore)
-        launches = [drop_findings_of_rules(run, ignore) for run in launches]
+    if ignored_rules:
+        left_out = count_launches_where_rules_fire(launches, ignored_rules)
+        launches = [drop_findings_of_rules(run, ignored_rules) for run in launches]
     chosen = ChosenLaunches(reports, complete, launches, list(range(len(launches))), left_out)
     if kernel_regex is not None:
         matches = match_kernel_names([run.kernel for run in launches], kernel_regex)
@@ -114,8 +132,8 @@ def read_and_judge_launches(
 
 
 def count_launches_where_rules_fire(
-    launches: Sequence[JudgedLaunch], rules: Sequence[str]
-) -> dict[str, int]:
+    launches: Sequence[JudgedLaunch], rules: Sequence[RuleName]
+) -> dict[RuleName, int]:
     """Return in how many launches each of these rules fires."""
     counts = dict.fromkeys(rules, 0)
     for run in launches:
@@ -125,22 +143,22 @@ def count_launches_where_rules_fire(
     return counts
 
 
-def drop_findings_of_rules(run: JudgedLaunch, ignored: Sequence[str]) -> JudgedLaunch:
+def drop_findings_of_rules(run: JudgedLaunch, ignored_rules: Sequence[RuleName]) -> JudgedLaunch:
     """Return a launch without what these rules found; what limits it stays as it was judged."""
     diagnosis = run.diagnosis
-    findings = tuple(f for f in diagnosis.findings if f.rule not in ignored)
+    findings = tuple(f for f in diagnosis.findings if f.rule not in ignored_rules)
     together = diagnosis.together
-    if together and not set(together.rules).isdisjoint(ignored):
+    if together and not set(together.rules).isdisjoint(ignored_rules):
         together = None
     lead = diagnosis.top
     return replace(
         run,
         diagnosis=replace(diagnosis, findings=findings, together=together),
-        lead_is_left_out=lead is not None and lead.rule in ignored,
+        lead_is_left_out=lead is not None and lead.rule in ignored_rules,
     )
 
 
-def _report_damage_and_check_wholeness(reports: Reports) -> bool:
+def _report_damage_of_reports(reports: Reports) -> AreAllWhole:
     """Say what is damaged, or holds no launch that worked; return whether all was read whole."""
     at = COLUMNS.index("status")
     status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
@@ -158,15 +176,15 @@ def _report_damage_and_check_wholeness(reports: Reports) -> bool:
 
 
 def explain_no_match(
-    launches: Sequence[JudgedLaunch], kernel: str | None, where: str | None
+    launches: Sequence[JudgedLaunch], kernel_regex: str | None, where_expression: str | None
 ) -> ProfkitError:
     """Return the error for filters that no launch matches: it names some kernels that are there."""
     filters = []
-    if kernel:
-        filters.append(f"--kernel {kernel}")
-    if where:
-        filters.append(f"--where {where}")
-    what, names = _list_what_launches_have(launches, where or "")
+    if kernel_regex:
+        filters.append(f"--kernel {kernel_regex}")
+    if where_expression:
+        filters.append(f"--where {where_expression}")
+    what, names = _list_what_launches_have(launches, where_expression or "")
     there = ", ".join(names[:5]) or "none"
     if len(names) > 5:
         there += f" and {len(names) - 5} more"
@@ -187,7 +205,7 @@ def _list_what_launches_have(launches: Sequence[JudgedLaunch], where: str) -> tu
     return "kernels", list(dict.fromkeys(shorten_name(run.kernel, 40) for run in launches))
 
 
-def expand_report_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
+def expand_report_patterns(patterns: Sequence[GlobPattern]) -> tuple[list[FilePath], AreAllMatched]:
     """Return the files that patterns name, each once, and whether each pattern named some."""
     paths: dict[str, None] = {}
     complete = True
@@ -205,11 +223,11 @@ def expand_report_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
 NOT_A_REPORT = "not an Nsight Compute report"
 
 
-def _say_why_unread(file: ReportFile) -> str:
+def _say_why_unread(file: ReportFile) -> Clause:
     """Return what a file is instead of a report, where that is known; else what is wrong with it."""
     if file.message == NOT_THERE:
         return "no such file"
-    other = suggest_verb(Path(file.path), "diagnose")
+    other = suggest_command_for_file(Path(file.path), "diagnose")
     if other and not other.meaning.startswith(file.status):
         return f"{other.meaning}, {NOT_A_REPORT}"
     if file.message == NOT_A_REPORT:
@@ -219,12 +237,12 @@ def _say_why_unread(file: ReportFile) -> str:
 
 def _suggest_repair(file: ReportFile) -> str:
     path = Path(file.path)
-    if other := suggest_verb(path, "diagnose"):
+    if other := suggest_command_for_file(path, "diagnose"):
         return other.command
     try:
         if not is_fault_of_file(file.message):
             return choose_hint(file.message, "")
-        if is_there(path):
+        if is_path_there(path):
             if file.status == "damaged" and not file.launches:
                 return "copy it again or profile again; nothing in it could be read"
             return _MEND[file.status]
@@ -241,7 +259,7 @@ _MEND = {
 }
 
 
-def match_kernel_names(names: Sequence[str], kernel_regex: str) -> list[bool]:
+def match_kernel_names(names: Sequence[str], kernel_regex: RegexText) -> list[bool]:
     """Return which kernel names match a regular expression anywhere, in either case."""
     try:
         with warnings.catch_warnings(action="ignore"):  # "[[a]" may mean another thing some day
@@ -254,13 +272,13 @@ def match_kernel_names(names: Sequence[str], kernel_regex: str) -> list[bool]:
         raise ProfkitError(
             "--kernel: the expression is nested too deeply", "write a shorter one"
         ) from error
-    with limit_seconds(PATTERN_TIME, f"--kernel {kernel_regex}"):
+    with stop_block_after_seconds(PATTERN_TIME, f"--kernel {kernel_regex}"):
         matched = {name: bool(expression.search(name)) for name in dict.fromkeys(names)}
     return [matched[name] for name in names]
 
 
 @contextmanager
-def limit_seconds(seconds: float, what: str) -> Iterator[None]:
+def stop_block_after_seconds(seconds: float, what_takes_long: str) -> Iterator[None]:
     """Stop a block that takes longer: some expressions try every way to match before they give up.
 
     Python's own engine looks at signals while it matches. Outside of the main thread there are
@@ -272,7 +290,7 @@ def limit_seconds(seconds: float, what: str) -> Iterator[None]:
 
     def stop(*_: object) -> None:
         hint = "an expression with (x+)+ in it tries every way to match: write x+"
-        raise ProfkitError(f"{what}: gave no answer within {seconds:g} s", hint)
+        raise ProfkitError(f"{what_takes_long}: gave no answer within {seconds:g} s", hint)
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from profkit.cli.options import FORM
 from profkit.cli.output import print_note
-from profkit.collect.ncu_output import NcuWords
+from profkit.collect.ncu_output import NcuOutputSplitter
 from profkit.errors import ProfkitError
 from profkit.show.text.escape import escape_text
 
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def show_ncu_output(log: Path, program: bool = True) -> Iterator[NcuWords]:
-    """Show ncu's output while it runs, all of which goes to `log`.
+def show_ncu_output(
+    log_path: Path, is_program_output_shown: bool = True
+) -> Iterator[NcuOutputSplitter]:
+    """Show ncu's output while it runs, all of which goes to `log_path`.
 
-    `program`: whether the program's own words are passed on.
+    `is_program_output_shown`: whether the program's own words are passed on.
     """
-    aloud = program and not FORM.quiet
+    aloud = is_program_output_shown and not FORM.quiet
     with ExitStack() as stack:
         if FORM.quiet or not sys.stderr.isatty():
-            sink = NcuWords(log, sys.stderr.buffer if aloud else None)
+            sink = NcuOutputSplitter(log_path, sys.stderr.buffer if aloud else None)
         else:
             from rich.progress import BarColumn, Progress, TextColumn
 
@@ -38,20 +40,27 @@ def show_ncu_output(log: Path, program: bool = True) -> Iterator[NcuWords]:
             stack.enter_context(bar)
             task = bar.add_task("ncu starts the program", total=None)
 
-            def show_progress_of(number: int, of: int | None, name: str) -> None:
-                if of:
-                    where = f"[{number}/{of}]"
+            def show_progress_of(
+                kernel_number: int, kernel_count: int | None, kernel_name: str
+            ) -> None:
+                if kernel_count:
+                    where = f"[{kernel_number}/{kernel_count}]"
                 else:
-                    where = f"[{number}]"
+                    where = f"[{kernel_number}]"
                 bar.update(
-                    task, description=f"{where} {escape_text(name)}", completed=number, total=of
+                    task,
+                    description=f"{where} {escape_text(kernel_name)}",
+                    completed=kernel_number,
+                    total=kernel_count,
                 )
 
-            sink = NcuWords(log, _ProgramOutputAboveBar(on) if aloud else None, show_progress_of)
+            sink = NcuOutputSplitter(
+                log_path, _ProgramOutputAboveBar(on) if aloud else None, show_progress_of
+            )
         try:
             yield sink
         except ProfkitError:
-            print_note(f"{log}: all that ncu said")
+            print_note(f"{log_path}: all that ncu said")
             raise
         finally:
             sink.close()

@@ -9,13 +9,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperOption
 
 from profkit.errors import ProfkitError, suggest_nearest_names
-from profkit.files import get_current_folder, is_file, is_folder, list_folder, read_text
+from profkit.files import get_current_folder, is_file, is_folder, list_folder_entries, read_text
+
+if TYPE_CHECKING:
+    from profkit.units import ClickContext, ClickFormatter, ClickParameter, CommandText, ExitStatus
+
 
 DONE, BAD, COULD_NOT, INTERRUPTED = 0, 1, 2, 130
 ARTIFACTS = Path("artifacts")  # where the verbs that judge look
@@ -102,18 +106,18 @@ def _reword_usage_message(message: str) -> str:
     return message
 
 
-def _suggest_option(option: str, longs: Sequence[str], path: str) -> str:
-    otherwise = f"{path} --help lists the options"
-    said = suggest_nearest_names(option, longs, otherwise)
+def _suggest_option(option: str, long_options: Sequence[str], verb_path: str) -> str:
+    otherwise = f"{verb_path} --help lists the options"
+    said = suggest_nearest_names(option, long_options, otherwise)
     return said if said.startswith("did you mean") else otherwise
 
 
 # How a word on the command line could go on: the words that there are; typer takes those that fit.
-Described = list[tuple[str, str]]
+NamesWithDescriptions = list[tuple[str, str]]
 _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
 
 
-def list_known_variants(ctx: typer.Context) -> Described:
+def list_known_variants(ctx: typer.Context) -> NamesWithDescriptions:
     """Return the variants of the folder of problems, and whatever was recorded, references too."""
     from profkit.cli.lab import find_kernels_folder, read_variant_titles
 
@@ -127,7 +131,7 @@ def list_known_variants(ctx: typer.Context) -> Described:
 def list_comparable_sides(ctx: typer.Context, incomplete: str) -> list[str]:
     folder = Path(incomplete if incomplete.endswith("/") else Path(incomplete).parent)
     try:
-        paths = [str(p) for p in list_folder(folder) if is_folder(p) or p.suffix in _SIDES]
+        paths = [str(p) for p in list_folder_entries(folder) if is_folder(p) or p.suffix in _SIDES]
     except ProfkitError:  # what may not be read is no way to go on
         paths = []
     return [*list_recorded_variants(ctx), *paths]
@@ -141,7 +145,7 @@ def list_recorded_cases(ctx: typer.Context) -> list[str]:
     return sorted(_list_recorded_name_part(ctx, 1))
 
 
-def list_explainable_names() -> Described:
+def list_explainable_names() -> NamesWithDescriptions:
     from profkit.diagnosis.rules import ALL
     from profkit.program.rules import RULES
     from profkit.reports.metrics import CATALOGUE
@@ -155,12 +159,15 @@ def make_completion(*words: str) -> Callable[[], list[str]]:
     return lambda: list(words)
 
 
-def _list_recorded_name_part(ctx: typer.Context, part: int) -> list[str]:
+def _list_recorded_name_part(ctx: typer.Context, part_of_variant_and_case: int) -> list[str]:
     from profkit.records.paths import find_all_run_files
 
     folder = Path(ctx.params.get("artifacts") or "artifacts")
     return list(
-        dict.fromkeys(name[part] for name in find_all_run_files(folder, problems_to_extend=[]))
+        dict.fromkeys(
+            name[part_of_variant_and_case]
+            for name in find_all_run_files(folder, problems_to_extend=[])
+        )
     )
 
 
@@ -356,7 +363,7 @@ class Verb:
     sections: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def examples(self) -> list[str]:
+    def examples(self) -> list[CommandText]:
         """Return the command lines of the file's docstring, with which the help ends."""
         return [line for line in self.example_lines if line.startswith("profkit ")]
 
@@ -367,7 +374,7 @@ class Verb:
         return [line for line in lines if line.startswith(("profkit ", "# "))]
 
     @property
-    def exits(self) -> Mapping[int, str]:
+    def exits(self) -> Mapping[ExitStatus, str]:
         judged = {BAD: self.bad} if self.bad else {}
         return {DONE: "done", **judged, COULD_NOT: "could not run"}
 
@@ -404,7 +411,7 @@ class _Command(TyperCommand):
     verb: Verb
     context_class = Context
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: ClickContext) -> Any:
         FROM_SETTINGS.clear()
         for name in ctx.params:
             source = ctx.get_parameter_source(name)
@@ -413,11 +420,11 @@ class _Command(TyperCommand):
         FORM.set_output_flags({name: ctx.params.pop(name) for name in self.verb.forms.split()})
         raise typer.Exit(super().invoke(ctx))
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+    def collect_usage_pieces(self, ctx: ClickContext) -> list[str]:
         arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]
         return ["[OPTIONS]", *map(_format_argument, arguments)]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: ClickContext, formatter: ClickFormatter) -> None:
         """Write the arguments, then the options under the verb's own headings, then the output's."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
         headings: dict[str, str] = {}
@@ -440,7 +447,7 @@ class _Command(TyperCommand):
                 with formatter.section(heading):
                     formatter.write_dl(rows)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+    def format_epilog(self, ctx: ClickContext, formatter: ClickFormatter) -> None:  # noqa: ARG002
         with formatter.section("Exit status"):
             formatter.write_dl([(str(code), when) for code, when in self.verb.exits.items()])
         with formatter.section("Examples"):
@@ -448,7 +455,7 @@ class _Command(TyperCommand):
                 formatter.write(f"  {line}\n")
 
 
-def _format_argument(param: Any) -> str:
+def _format_argument(param: ClickParameter) -> str:
     """Return an argument as the usage line has it: REPORTS..., [FILES...]."""
     name = str(param.metavar or param.name.upper())
     if param.required or name.startswith("["):
@@ -456,7 +463,7 @@ def _format_argument(param: Any) -> str:
     return f"[{name}]"
 
 
-def format_option_spellings(param: Any) -> str:
+def format_option_spellings(param: ClickParameter) -> str:
     """Return an option's spellings, the short one first, and what it takes: -o, --output FILE."""
     spellings = ", ".join(sorted(param.opts, key=len))
     if param.is_flag:
@@ -464,7 +471,7 @@ def format_option_spellings(param: Any) -> str:
     return f"{spellings} {param.metavar}"
 
 
-def write_option_help(param: Any) -> str:
+def write_option_help(param: ClickParameter) -> str:
     """Return an option's help and, at its end, the value that it has where nobody gives one."""
     text = param.help or ""
     default = param.default

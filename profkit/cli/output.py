@@ -11,13 +11,13 @@ from io import BytesIO
 from itertools import pairwise
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from profkit.cli.options import FORM, FORMATS, supports_colour
 from profkit.errors import ProfkitError, require_package
 from profkit.files import (
     is_file,
-    is_there,
+    is_path_there,
     resolve_path,
     verify_output_can_be_written,
     write_text_pieces,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from profkit.records.store import Document
     from profkit.show.text.blocks import Block
+    from profkit.units import PlainValues
 
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # one of them is set where pages can be shown
@@ -72,10 +73,10 @@ def print_errors(problems: Iterable[ProfkitError], *, quiet: bool = False) -> No
             print_error(problem)
 
 
-def print_error_with_output(message: str, text: str) -> None:
+def print_error_with_output(message: str, tool_output: str) -> None:
     """Print an error on stderr with everything that a tool said about it, line by line."""
     print_error(ProfkitError(message))
-    for line in text.splitlines():
+    for line in tool_output.splitlines():
         print(f"  {escape_text(line)}", file=sys.stderr)
 
 
@@ -116,13 +117,13 @@ def show_spinner() -> Iterator[Callable[[str], None]]:
         yield lambda what: status.update(escape_text(what))
 
 
-def refuse_flags(flags: Mapping[str, object], why: str, hint: str) -> None:
+def refuse_flags(flags: Mapping[str, object], why_refused: str, hint: str) -> None:
     """Raise a ProfkitError for flags that were given and do not belong to what was asked for."""
     if misplaced := [flag for flag, value in flags.items() if value]:
-        raise ProfkitError(f"{', '.join(misplaced)}: {why}", hint)
+        raise ProfkitError(f"{', '.join(misplaced)}: {why_refused}", hint)
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     """Print one document; what is no number is null."""
     from profkit.records.store import make_json_safe
 
@@ -132,7 +133,7 @@ def print_json(document: Any) -> None:
 _MICRO = re.compile(r"(?<!\\)\\u00b5")  # the one letter beyond ASCII that nearly every answer has
 
 
-def print_compact_json(document: Any) -> None:
+def print_compact_json(document: PlainValues) -> None:
     """Print one document in one line, for who pays by the character."""
     from profkit.records.store import make_json_safe
 
@@ -154,14 +155,14 @@ def print_json_rows(document: Document, name: str, rows: Iterable[Document]) -> 
     print("\n ]\n}")
 
 
-def require_known_format(form: str | None) -> None:
+def require_known_format(format_name: str | None) -> None:
     """Raise a ProfkitError for a --format that there is not, or beside another form."""
-    if form is None:
+    if format_name is None:
         return
-    if form not in FORMATS:
-        raise ProfkitError(f"--format {form}: unknown", f"one of {', '.join(FORMATS)}")
+    if format_name not in FORMATS:
+        raise ProfkitError(f"--format {format_name}: unknown", f"one of {', '.join(FORMATS)}")
     others = {"--json": FORM.json, "--markdown": FORM.markdown, "--brief": FORM.brief}
-    refuse_flags(others, f"cannot be combined with --format {form}", "choose one of them")
+    refuse_flags(others, f"cannot be combined with --format {format_name}", "choose one of them")
 
 
 def print_blocks(blocks: Iterable[Block], document: object = None) -> None:
@@ -267,7 +268,7 @@ def refuse_same_file(outputs: Sequence[Path]) -> None:
     places: dict[Path, Path] = {}
     for path in outputs:
         place = resolve_path(path)
-        is_special = is_there(path) and not is_file(path)  # /dev/null takes everything
+        is_special = is_path_there(path) and not is_file(path)  # /dev/null takes everything
         if place in places and not is_special:
             why = f"{path} and {places[place]}: are the same file"
             raise ProfkitError(why, "name two files")

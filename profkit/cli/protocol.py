@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from json import dumps, loads
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import profkit
 from profkit.cli.agents import (
@@ -29,6 +29,10 @@ from profkit.files import (
     is_folder,
     resolve_path,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import FileDescriptor, McpServer
+
 
 ABOUT = (
     "Diagnoses NVIDIA Nsight Compute reports of CUDA kernels. Begin with diagnose; explain says what "
@@ -47,7 +51,7 @@ def reserve_stdout_for_protocol() -> None:
 LINE_MOST = 1 << 20  # bytes of a question: the longest that means something is a list of paths
 
 
-def make_filtered_request_stream(handle: int, answers: TextIO) -> TextIO:
+def make_filtered_request_stream(handle: FileDescriptor, answers: TextIO) -> TextIO:
     """Return a stream of the lines of a descriptor that the library can read.
 
     Of a line that is not JSON, that has what is no character, or that is longer than any question, it
@@ -71,7 +75,7 @@ def make_filtered_request_stream(handle: int, answers: TextIO) -> TextIO:
     return io.TextIOWrapper(os.fdopen(reading, "rb"), encoding="utf-8")
 
 
-def _iterate_limited_lines(handle: int) -> Iterator[bytes]:
+def _iterate_limited_lines(handle: FileDescriptor) -> Iterator[bytes]:
     """Yield the lines of a descriptor; of one that is too long, a little more than is taken."""
     kept = b""
     while chunk := os.read(handle, 1 << 16):
@@ -105,15 +109,17 @@ def _answer_invalid_line(line: bytes) -> dict[str, Any] | None:
     }
 
 
-def make_mcp_server(root: Path) -> Any:
+def make_mcp_server(allowed_folder: Path) -> McpServer:
     """Return the server with its six tools, none of which runs a command or writes a file."""
     with require_package("mcp", "profkit mcp"):
         from mcp.server.mcpserver import MCPServer
-    if not is_folder(root):
-        raise ProfkitError(f"--root {root}: no such folder", "name the folder with the reports")
+    if not is_folder(allowed_folder):
+        raise ProfkitError(
+            f"--root {allowed_folder}: no such folder", "name the folder with the reports"
+        )
     from mcp.types import ToolAnnotations
 
-    answers = Answers(resolve_path(root))
+    answers = Answers(resolve_path(allowed_folder))
     server = MCPServer("profkit", instructions=ABOUT, version=profkit.__version__)
     tools = (answers.diagnose, answers.compare, answers.explain, answers.lines, answers.triage)
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -126,7 +132,7 @@ def make_mcp_server(root: Path) -> Any:
     return server
 
 
-def _reword_argument_errors(server: Any) -> None:
+def _reword_argument_errors(server: McpServer) -> None:
     """Let a server refuse a call with wrong arguments in words of ours, not in its library's."""
     from mcp.server.mcpserver.exceptions import ToolError
     from pydantic import ValidationError
@@ -148,7 +154,7 @@ def _reword_argument_errors(server: Any) -> None:
 
 
 def say_wrong_arguments(
-    tool: str, errors: Sequence[Mapping[str, Any]], known: Sequence[str]
+    tool: str, errors: Sequence[Mapping[str, Any]], known_arguments: Sequence[str]
 ) -> str:
     """Return what is wrong with the arguments of a call, and which there are."""
     wrong = set()
@@ -156,7 +162,7 @@ def say_wrong_arguments(
         argument = ".".join(str(part) for part in error["loc"])
         wrong.add(f"{argument}: {error['msg'].lower()}")
     problems = "; ".join(sorted(wrong))
-    return escape_and_shorten_text(f"{tool}: {problems}\narguments: {', '.join(known)}")
+    return escape_and_shorten_text(f"{tool}: {problems}\narguments: {', '.join(known_arguments)}")
 
 
 def split_tool_docstring(text: str) -> tuple[str, dict[str, str]]:

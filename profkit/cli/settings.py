@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.cli.options import FAIL_ON
 from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.files import read_json_or_toml_bytes
+
+if TYPE_CHECKING:
+    from profkit.units import PlainValues, VerbName
+
 
 # A key -> the verbs that take it, and the name of their parameter.
 PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -24,7 +28,7 @@ MOST = 1 << 20  # bytes of a pyproject.toml
 DOTS_MOST, TABLE_DOTS_MOST, SQUARES_MOST = 1000, 50, 4_000_000
 
 
-def read_defaults_of_verbs(file: Path, current: Path) -> Defaults:
+def read_defaults_of_verbs(file: Path, current: Path) -> dict[VerbName, dict[str, PlainValues]]:
     """Return what a pyproject.toml says of each verb's parameters.
 
     Raises:
@@ -69,7 +73,7 @@ def refuse_long_keys(text: str) -> None:
         raise ValueError("its lines have too many dots")
 
 
-def verify_and_convert_setting(file: Path, key: str, value: object) -> Any:
+def verify_and_convert_setting(file: Path, key: str, value: object) -> PlainValues:
     """Return a value that has the type of its key, and names what there is."""
     where = f"{file}: [tool.profkit] {key}"
     if key == "artifacts":

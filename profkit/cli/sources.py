@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from profkit.cli.output import print_error
 from profkit.errors import ProfkitError
-from profkit.files import is_file, list_folder, resolve_path
-from profkit.records.paths import suggest_verb
+from profkit.files import is_file, list_folder_entries, resolve_path
+from profkit.records.paths import suggest_command_for_file
 
 if TYPE_CHECKING:
     from profkit.evidence.noise import HistoryStep
     from profkit.evidence.runs import Evidence
     from profkit.records.record import SourceFile
+    from profkit.units import ProblemAndVariant, RunLabel, VerbName
 
 
 def open_evidence(artifacts: Path) -> Evidence:
@@ -38,9 +39,9 @@ def open_evidence(artifacts: Path) -> Evidence:
     return Evidence(artifacts, headers=headers)
 
 
-def refuse_file_of_another_verb(path: str | Path, verb: str) -> None:
+def refuse_file_of_another_verb(path: str | Path, verb: VerbName) -> None:
     """Raise a ProfkitError that names the command for a file which this verb does not read."""
-    if other := suggest_verb(path, verb):
+    if other := suggest_command_for_file(path, verb):
         raise ProfkitError(f"{path}: {other.meaning}, which {verb} does not read", other.command)
 
 
@@ -54,7 +55,7 @@ def is_triage_folder(path: str | Path) -> bool:
 def is_history_folder(path: str | Path) -> bool:
     """Return whether it is a folder of the tables of a history, and may be looked at."""
     with suppress(ProfkitError):
-        files = list_folder(Path(path) / "runs")
+        files = list_folder_entries(Path(path) / "runs")
         return any(file.suffix == ".parquet" and is_file(file) for file in files)
     return False
 
@@ -67,13 +68,13 @@ def is_timeline_folder(path: str | Path) -> bool:
 
 
 def make_errors_of_stale_runs(
-    artifacts: Path, variants_with_cases: Collection[str]
+    artifacts: Path, run_labels: Collection[RunLabel]
 ) -> list[ProfkitError]:
     """Return errors that name the runs ("variant.case") whose code has changed since."""
     from profkit.records.record import suggest_run_command
 
     evidence, problems = open_evidence(artifacts), []
-    for need in sorted(variants_with_cases) if evidence.headers else ():
+    for need in sorted(run_labels) if evidence.headers else ():
         variant, _, case = need.partition(".")
         try:
             run = evidence.load_without_report(variant, case)
@@ -85,7 +86,7 @@ def make_errors_of_stale_runs(
     return problems
 
 
-def find_source_files(artifacts: Path) -> Mapping[str, SourceFile]:
+def find_source_files(artifacts: Path) -> Mapping[ProblemAndVariant, SourceFile]:
     """Return problem/variant -> its file in the kernels folder beside artifacts; none without one."""
     from profkit.cli.lab import SourceFiles
 

@@ -27,8 +27,8 @@ from profkit.files import (
     is_executable,
     is_file,
     is_folder,
-    is_there,
-    list_folder,
+    is_path_there,
+    list_folder_entries,
     make_folder,
     make_temporary_folder,
     make_write_error,
@@ -62,6 +62,7 @@ from profkit.show.views.triage import (
 if TYPE_CHECKING:
     from profkit.collect.timeline import RecordingWindow
     from profkit.program.timeline import Timeline
+    from profkit.units import CommandWords
 
 BY = (*ORIGINS, "kernel")
 VERSIONS = (1, 2)  # of profkit.triage
@@ -128,15 +129,15 @@ def judge_and_save(paths: Sequence[Path], question: Question, outputs: Outputs) 
     return content
 
 
-def print_annotations(content: TriageDocument, form: str, recording: str) -> None:
+def print_annotations(content: TriageDocument, annotation_format: str, recording: str) -> None:
     """Print each finding at its source line, a line each."""
     from profkit.show.annotations import WRITERS, annotate_step
 
-    print(WRITERS[form](annotate_step(content, recording)), end="")
+    print(WRITERS[annotation_format](annotate_step(content, recording)), end="")
 
 
 def record_and_judge(
-    command: Sequence[str], window: RecordingWindow, question: Question, outputs: Outputs
+    command: CommandWords, window: RecordingWindow, question: Question, outputs: Outputs
 ) -> None:
     """Record, judge and print; then count, and print a sharper answer."""
     from profkit.cli import watching
@@ -188,7 +189,7 @@ def _print_answer_if_interrupted(content: TriageDocument, question: Question) ->
 
 
 def _collect_counters(
-    command: Sequence[str], answer: Triage, question: Question, outputs: Outputs
+    command: CommandWords, answer: Triage, question: Question, outputs: Outputs
 ) -> KernelVerdicts:
     """Collect hardware counters of the kernels that matter, within the budget."""
     from profkit.cli import watching
@@ -211,12 +212,12 @@ class Outputs:
     speedscope: Path | None
     name: str = ""  # of the recording that was read; empty for a command
 
-    def check_outputs(self, what: Sequence[str]) -> None:
+    def check_outputs(self, recordings_or_command: Sequence[str]) -> None:
         """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
-        _check_output_paths(self.output, self.page, what)
+        _check_output_paths(self.output, self.page, recordings_or_command)
         for file in (self.trace, self.speedscope):
             if file:
-                verify_output_can_be_written(file, what)
+                verify_output_can_be_written(file, recordings_or_command)
 
     def save_timeline(self, timeline: Timeline) -> None:
         """Keep what was recorded, before anything is made of it."""
@@ -260,10 +261,10 @@ class Outputs:
     def write_files(self, answer: Triage, content: TriageDocument) -> None:
         """Write the page, and files for other viewers, where they are wanted."""
         if self.trace or self.speedscope:
-            from profkit.show.exports import write_speedscope, write_trace
+            from profkit.show.exports import write_chrome_trace, write_speedscope
 
             if self.trace:
-                write_trace(self.trace, answer)
+                write_chrome_trace(self.trace, answer)
             if self.speedscope:
                 write_speedscope(self.speedscope, answer)
         if self.page is None:
@@ -299,10 +300,12 @@ def _open_output(output: Path) -> Iterator[Path]:
         print_note(f"{output}: kept")
 
 
-def _check_output_paths(output: Path | None, page: Path | None, what: Sequence[str]) -> None:
+def _check_output_paths(
+    output: Path | None, page: Path | None, recordings_or_command: Sequence[str]
+) -> None:
     """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
     if page:
-        verify_output_can_be_written(page, what)
+        verify_output_can_be_written(page, recordings_or_command)
         refuse_overwriting_evidence(page)
     if output and page and resolve_path(page).is_relative_to(resolve_path(output)):
         why = f"--page {page}: is in the folder that -o {output} replaces"
@@ -313,7 +316,11 @@ def _check_output_paths(output: Path | None, page: Path | None, what: Sequence[s
             f"for the file: {INSTEAD[output.suffix.lower()].format(output)}; for the folder: -o "
             f"{output.with_suffix('.triage')}",
         )
-    if output and is_there(output) and not (is_triage_folder(output) or is_timeline_folder(output)):
+    if (
+        output
+        and is_path_there(output)
+        and not (is_triage_folder(output) or is_timeline_folder(output))
+    ):
         raise ProfkitError(f"-o {output}: already exists", "name a folder that is not there")
     if output:
         _refuse_foreign_files(output)
@@ -322,7 +329,7 @@ def _check_output_paths(output: Path | None, page: Path | None, what: Sequence[s
 def _refuse_foreign_files(output: Path) -> None:
     """Raise a ProfkitError where a folder that is replaced holds what profkit did not put there."""
     own = {NAME, SECOND_NAME, store.HEAD, *REPORTS, *(f"{table}.parquet" for table in store.TABLES)}
-    others = [entry.name for entry in list_folder(output) if entry.name not in own]
+    others = [entry.name for entry in list_folder_entries(output) if entry.name not in own]
     if others:
         raise ProfkitError(
             f"-o {output}: would replace the folder, and {others[0]} in it is not profkit's",

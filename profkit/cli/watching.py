@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.cli import options
 from profkit.cli.ncu_words import show_ncu_output
@@ -21,6 +21,10 @@ from profkit.program.timeline import Timeline
 from profkit.program.triage import Triage
 from profkit.reports.figures import get_base_name_of_kernel
 
+if TYPE_CHECKING:
+    from profkit.units import CommandWords, HasEndedByItself
+
+
 UNENDED = (
     "no counters were collected: that takes a run that ends by itself, and this one did not; to "
     "profile one kernel: profkit profile --kernel NAME --count 1 -- COMMAND"
@@ -28,8 +32,8 @@ UNENDED = (
 
 
 def record_program(
-    command: Sequence[str], window: recorder.RecordingWindow
-) -> tuple[Timeline, bool]:
+    command: CommandWords, window: recorder.RecordingWindow
+) -> tuple[Timeline, HasEndedByItself]:
     """Record a command's timeline; also say whether it ended by itself."""
     if options.FORM.quiet:
         echo = None
@@ -47,7 +51,7 @@ def record_program(
 
 
 def collect_program_counters(
-    command: Sequence[str], judged_triage: Triage, budget_s: float, report_path: Path
+    command: CommandWords, judged_triage: Triage, budget_s: float, report_path: Path
 ) -> KernelVerdicts:
     """Return counters of the groups that matter; why there are none, where there are none."""
     groups = judged_triage.groups
@@ -58,8 +62,10 @@ def collect_program_counters(
     if not names:
         return KernelVerdicts(notes=("no kernel to profile",))
     try:
-        with show_ncu_output(report_path.with_suffix(".log"), program=False) as words:
-            done = recorder.profile_second_launches(
+        with show_ncu_output(
+            report_path.with_suffix(".log"), is_program_output_shown=False
+        ) as words:
+            done = recorder.profile_second_of_each_shape(
                 command, names, report_path, budget_s, words, device
             )
             print_note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")

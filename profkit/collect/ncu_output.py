@@ -11,11 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.collect.process import Sink
 from profkit.errors import ProfkitError
-from profkit.files import open_log
+from profkit.files import open_new_log
 from profkit.reports.figures import get_base_name_of_kernel
+
+if TYPE_CHECKING:
+    from profkit.units import Clause, KernelName, NcuOptions, RegexText
 
 
 class NoCounters(ProfkitError):
@@ -90,7 +94,7 @@ def explain_known_fault(output: str) -> ProfkitError | None:
     return None
 
 
-def find_program_failure(output: str) -> str | None:
+def find_program_failure(output: str) -> Clause | None:
     """Return how the profiled program ended, if ncu says that it failed."""
     if m := re.search(r"The application returned an error code \((-?\d+)\)", output):
         return f"it returned {m[1]}"
@@ -107,7 +111,7 @@ _PENDING = 1 << 16  # bytes of a line without an end that are kept to look at
 Progress = Callable[[int, int | None, str], None]
 
 
-class NcuWords:
+class NcuOutputSplitter:
     """A place for a program's output under ncu.
 
     The log gets all of it, `program` the program's own words. `progress` is called with a kernel's
@@ -124,7 +128,7 @@ class NcuWords:
         self._begun = False
         self._seen = -1
         try:
-            self._file = open_log(log)
+            self._file = open_new_log(log)
         except OSError as error:
             raise ProfkitError(
                 f"{log}: cannot be written: {error.strerror}", "choose another folder with -o"
@@ -182,7 +186,7 @@ class NcuWords:
         self._progress(self._seen + 1, of, get_base_name_of_kernel(name) or name)
 
 
-def list_available_kernels(output: str) -> list[str]:
+def list_kernels_named_by_ncu(output: str) -> list[KernelName]:
     """Return the kernels that ncu names where none matched, each once and short."""
     _, _, listed = output.partition("Available Kernels:")
     names: dict[str, None] = {}  # in their order
@@ -194,7 +198,7 @@ def list_available_kernels(output: str) -> list[str]:
     return list(names)
 
 
-def make_pattern_case_insensitive(pattern: str) -> str:
+def make_pattern_case_insensitive(pattern: str) -> RegexText:
     """Return an expression that matches letters of either case, for an engine without that flag."""
     out = []
     at = 0
@@ -219,7 +223,7 @@ def make_pattern_case_insensitive(pattern: str) -> str:
     return "".join(out)
 
 
-def make_nvtx_filter_options(name: str) -> tuple[str, ...]:
+def make_nvtx_filter_options(name: str) -> NcuOptions:
     """Return options of ncu for launches inside of a range, pushed (NAME/) or started and ended (NAME).
 
     The name is DOMAIN@NAME for a range that is not of the default domain.

@@ -20,9 +20,13 @@ from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from profkit.errors import ProfkitError, is_memory_limited
+
+if TYPE_CHECKING:
+    from profkit.units import ProcessId, Seconds
+
 
 KEEP = 256 * 1024  # bytes of output kept, the last ones: a program may print gigabytes
 _GRACE = 2.0  # seconds between asking and killing
@@ -128,7 +132,7 @@ def start_process(command: Sequence[str | Path], **options: object) -> subproces
 
 def run_command(
     command: Sequence[str | Path],
-    timeout_s: float | None = None,
+    timeout_s: Seconds | None = None,
     env: Mapping[str, str] | None = None,
     echo: Sink | None = None,
     folder: Path | None = None,
@@ -138,7 +142,7 @@ def run_command(
     `folder`: where it runs, if not here.
     """
     began = time.monotonic()
-    guard = _Guard()
+    guard = _SessionGuard()
     marked = {**(os.environ if env is None else env), _MARK: guard.mark}
     try:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
@@ -166,7 +170,7 @@ def run_command(
     return FinishedCommand(status, text, time.monotonic() - began)
 
 
-class _Guard:
+class _SessionGuard:
     """A small process that ends a session when we are killed and can no longer do it ourselves.
 
     It reads a pipe whose other end only we hold: the end of it is our end. It is there before the
@@ -181,7 +185,7 @@ class _Guard:
         with contextlib.suppress(ProfkitError):  # no /bin/sh: then nobody watches
             self._process = start_process(command, stdin=subprocess.PIPE, **quiet)
 
-    def watch(self, session: int) -> None:
+    def watch(self, session: ProcessId) -> None:
         """Tell the guard which session to end when this process is gone."""
         self._write_to_guard(b"%d\n" % session)
 
@@ -224,13 +228,15 @@ fi
 """
 
 
-def _keep_end_and_echo_output(source: IO[bytes], kept: deque[bytes], echo: Sink | None) -> None:
+def _keep_end_and_echo_output(
+    source: IO[bytes], kept_pieces: deque[bytes], echo: Sink | None
+) -> None:
     size = 0
     while chunk := source.read1(65536):  # type: ignore[attr-defined]
-        kept.append(chunk)
+        kept_pieces.append(chunk)
         size += len(chunk)
-        while size - len(kept[0]) > KEEP:
-            size -= len(kept.popleft())
+        while size - len(kept_pieces[0]) > KEEP:
+            size -= len(kept_pieces.popleft())
         if echo is not None:
             with contextlib.suppress(OSError, ValueError):
                 echo.write(chunk)
@@ -256,11 +262,11 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
 
 
 def _send_signal(
-    process: subprocess.Popen[bytes], number: signal.Signals, elsewhere: Set[int]
+    process: subprocess.Popen[bytes], number: signal.Signals, pids_elsewhere: Set[ProcessId]
 ) -> bool:
     """Send a signal to all that is left of a session, and elsewhere; whether anything was."""
     process.poll()  # a zombie leader is not something left
-    members = set(elsewhere)
+    members = set(pids_elsewhere)
     for pid in _list_pids():
         if _get_session_of_process(pid) == process.pid:
             members.add(pid)
@@ -274,7 +280,7 @@ def _send_signal(
     return bool(left)
 
 
-def _list_pids() -> list[int]:
+def _list_pids() -> list[ProcessId]:
     pids = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -282,13 +288,13 @@ def _list_pids() -> list[int]:
     return pids
 
 
-def _get_session_of_process(pid: int) -> int | None:
+def _get_session_of_process(pid: ProcessId) -> ProcessId | None:
     with contextlib.suppress(OSError):
         return os.getsid(pid)
     return None
 
 
-def _list_descendants(pid: int) -> set[int]:
+def _list_descendants(pid: ProcessId) -> set[ProcessId]:
     children: dict[int, list[int]] = {}
     for child in _list_pids():
         with contextlib.suppress(OSError, IndexError, ValueError):
@@ -302,13 +308,13 @@ def _list_descendants(pid: int) -> set[int]:
     return descendants
 
 
-def is_alive(pid: int) -> bool:
+def is_alive(pid: ProcessId) -> bool:
     """Return whether it is there, and no zombie."""
     with contextlib.suppress(OSError, IndexError):
         return _read_proc_stat_fields(pid)[0] != "Z"
     return False
 
 
-def _read_proc_stat_fields(pid: int) -> list[str]:
+def _read_proc_stat_fields(pid: ProcessId) -> list[str]:
     """Return state, parent, ... out of `pid (name, which may hold anything) state parent ...`."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

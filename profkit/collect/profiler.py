@@ -14,12 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from profkit.collect import ncu_output, process
 from profkit.errors import ProfkitError
-from profkit.files import get_size, is_file, make_temporary_folder, move_file
+from profkit.files import get_file_size_or_zero, is_file, make_temporary_folder, move_file
 from profkit.reports.figures import get_base_name_of_kernel
+
+if TYPE_CHECKING:
+    from profkit.units import CommandWords, KernelName, NcuOptions
+
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
 TIMEOUT = 600.0  # seconds for one report; --timeout changes it
@@ -75,12 +79,12 @@ def make_common_ncu_command(ncu: Path, options: CollectOptions) -> list[str]:
 
 def profile_one_call(
     call: ProfiledCall,
-    expected: Sequence[str],
+    expected_kernels: Sequence[KernelName],
     report: Path,
     ncu: Path,
     options: CollectOptions,
 ) -> CollectedReport:
-    """Profile exactly one call of a variant or a reference, which launches the `expected` kernels.
+    """Profile exactly one call of a variant or a reference, which launches the expected kernels.
 
     Whatever goes wrong, no file is left; another kernel in the report is an error too.
     """
@@ -93,24 +97,27 @@ def profile_one_call(
         if ended := ncu_output.find_program_failure(done.output):
             raise _explain_failed_program(ended, done)
         kernels = read_kernel_names_of_report(draft)
-        verify_captured_kernels(expected, kernels, call.label)
+        verify_captured_kernels(expected_kernels, kernels, call.label)
         return _move_report_into_place(draft, report, command + program, done, kernels)
 
 
-def verify_captured_kernels(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
+def verify_captured_kernels(
+    expected_kernels: Sequence[KernelName], captured_kernels: Sequence[KernelName], call_name: str
+) -> None:
     """Fail if a report holds anything else than the kernels of one call."""
-    launched = list(map(get_base_name_of_kernel, expected))
-    profiled = list(map(get_base_name_of_kernel, captured))
+    launched = list(map(get_base_name_of_kernel, expected_kernels))
+    profiled = list(map(get_base_name_of_kernel, captured_kernels))
     if launched != profiled:
         raise ProfkitError(
-            f"{what}: ncu captured {', '.join(profiled) or 'nothing'}, asked for {', '.join(launched)}",
+            f"{call_name}: ncu captured {', '.join(profiled) or 'nothing'}, asked for "
+            f"{', '.join(launched)}",
             "the launcher starts other kernels under a profiler than without: "
             "does it look at the environment?",
         )
 
 
 def profile_program(
-    program: Sequence[str],
+    program: CommandWords,
     report: Path,
     ncu: Path,
     options: CollectOptions,
@@ -130,7 +137,7 @@ def make_launch_filter_options(
     skipped_launches: int,
     most_launches: int | None,
     nvtx_range: str | None = None,
-) -> tuple[str, ...]:
+) -> NcuOptions:
     """Return launches of kernels whose name matches, from the skip-th, count of them, in ncu's options.
 
     `kernel_regex` is a regular expression on the demangled name, as reports and `diagnose --kernel`
@@ -149,12 +156,14 @@ def make_launch_filter_options(
     return (*filters, *(ncu_output.make_nvtx_filter_options(nvtx_range) if nvtx_range else ()))
 
 
-def require_valid_kernel_regex(kernel: str) -> None:
+def require_valid_kernel_regex(kernel_regex: str) -> None:
     """Raise a ProfkitError where --kernel is no regular expression."""
     try:
-        re.compile(kernel)
+        re.compile(kernel_regex)
     except re.error as error:
-        raise ProfkitError(f"--kernel {kernel}: {error}", "give a regular expression") from error
+        raise ProfkitError(
+            f"--kernel {kernel_regex}: {error}", "give a regular expression"
+        ) from error
 
 
 @contextmanager
@@ -172,7 +181,7 @@ def _make_folder_beside_report(report: Path) -> Iterator[Path]:
 
 def _run_ncu(
     command: list[str],
-    program: Sequence[str],
+    program: CommandWords,
     folder: Path,
     options: CollectOptions,
     echo: process.Sink | None = None,
@@ -194,7 +203,7 @@ def _run_ncu(
     ended = ncu_output.find_program_failure(done.output)
     if done.status and not (ended and is_file(draft)):
         raise _explain_failed_program(ended, done)
-    if not is_file(draft) or get_size(draft) == 0:
+    if not is_file(draft) or get_file_size_or_zero(draft) == 0:
         raise _explain_no_profiled_launch(done)
     return draft, done
 
@@ -206,7 +215,7 @@ def _explain_no_profiled_launch(done: process.FinishedCommand) -> ProfkitError:
             "ncu follows the processes that it starts, not those of a server, a container or a "
             "scheduler; is it the command that works on the GPU?",
         )
-    names = ncu_output.list_available_kernels(done.output)
+    names = ncu_output.list_kernels_named_by_ncu(done.output)
     listed = ""
     if names:
         listed = f"there are: {', '.join(names[:NAMED])}"
@@ -243,7 +252,7 @@ def _preload_readers() -> None:
             return  # whoever needs it says so
 
 
-def read_kernel_names_of_report(report: Path) -> list[str]:
+def read_kernel_names_of_report(report: Path) -> list[KernelName]:
     """Return the kernels in a report, in order; an error if it is damaged or a launch failed."""
     from profkit.reports.reader import read_report_files
 
@@ -261,13 +270,13 @@ def read_kernel_names_of_report(report: Path) -> list[str]:
 
 
 def _move_report_into_place(
-    draft: Path,
-    report: Path,
-    command: Sequence[str],
+    finished_report: Path,
+    final_path: Path,
+    command: CommandWords,
     done: process.FinishedCommand,
-    kernels: Sequence[str],
+    kernels: Sequence[KernelName],
 ) -> CollectedReport:
     """Move a whole report to its place. The record next to the old one no longer fits: it goes."""
-    report.with_suffix(".json").unlink(missing_ok=True)
-    move_file(draft, report)
-    return CollectedReport(report, tuple(command), done.seconds, tuple(kernels))
+    final_path.with_suffix(".json").unlink(missing_ok=True)
+    move_file(finished_report, final_path)
+    return CollectedReport(final_path, tuple(command), done.seconds, tuple(kernels))

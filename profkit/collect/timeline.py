@@ -17,17 +17,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product, starmap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.collect import process, profiler, tools
 from profkit.errors import ProfkitError
 from profkit.files import (
     get_home_folder,
     is_file,
-    open_log,
+    open_new_log,
     open_regular_file,
     resolve_path,
     write_then_replace,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import Clause, CommandWords, KernelName, Seconds, Sentence
+
 
 SOURCE = Path(__file__).parent / "injection.cpp"
 _LIBRARIES = (
@@ -118,12 +123,12 @@ def _list_cuda_folders() -> Iterator[Path]:
         yield Path(folder) / "cuda_runtime"
 
 
-def _find_first_file(what: str, places: list[Path], names: tuple[str, ...]) -> Path:
+def _find_first_file(what_is_sought: str, folders: list[Path], names: tuple[str, ...]) -> Path:
     """Return the first of some files that is there; a ProfkitError where none is."""
-    for path in starmap(Path, product(places, names)):
+    for path in starmap(Path, product(folders, names)):
         if is_file(path):
             return path
-    raise ProfkitError(f"{what} was not found: no timeline can be recorded", _INSTALL)
+    raise ProfkitError(f"{what_is_sought} was not found: no timeline can be recorded", _INSTALL)
 
 
 TIMEOUT = 600.0  # seconds; --timeout changes it
@@ -152,7 +157,7 @@ class RecordingResult:
 
 
 def record_timeline(
-    command: Sequence[str],
+    command: CommandWords,
     folder: Path,
     window: RecordingWindow | None = None,
     echo: process.Sink | None = None,
@@ -214,7 +219,9 @@ def _make_recording_environment(folder: Path, window: RecordingWindow) -> dict[s
     return env
 
 
-def _describe_time_limit(command: Sequence[str], window: RecordingWindow, limit_s: float) -> str:
+def _describe_time_limit(
+    command: CommandWords, window: RecordingWindow, limit_s: Seconds
+) -> Sentence:
     """Return which limit ended a program."""
     asked = window.seconds is not None and limit_s < window.timeout
     if asked:
@@ -225,8 +232,8 @@ def _describe_time_limit(command: Sequence[str], window: RecordingWindow, limit_
 
 
 def _explain_program_failure(
-    command: Sequence[str], status: int, window: RecordingWindow
-) -> tuple[str, str]:
+    command: CommandWords, status: int, window: RecordingWindow
+) -> tuple[Clause, Sentence]:
     """Return how a program ended badly, and what to try."""
     hint = "check that the command runs on its own first"
     # a shell says it so
@@ -249,26 +256,26 @@ BUDGET = 180.0  # seconds; --budget changes it
 _SPECIAL = re.compile(r"([.^$*+?()\[\]{}|\\/])")
 
 
-def profile_second_launches(
-    command: Sequence[str],
-    kernels: Sequence[str],
+def profile_second_of_each_shape(
+    command: CommandWords,
+    function_names: Sequence[KernelName],
     report: Path,
-    budget_s: float = BUDGET,
+    budget_s: Seconds = BUDGET,
     echo: process.Sink | None = None,
-    device: int | None = None,
+    device_number: int | None = None,
 ) -> profiler.CollectedReport:
     """Profile the second launch of each kernel in each grid and block, all counters.
 
-    `kernels`: names of functions without template arguments; others run without a replay. `device`: the
-    one GPU whose kernels are replayed, None takes all; ranks on others go on, and wait in their
-    collectives for the one that is replayed.
+    `function_names`: names of functions without template arguments; others run without a replay.
+    `device_number`: the one GPU whose kernels are replayed, None takes all; ranks on others go on, and
+    wait in their collectives for the one that is replayed.
     """
-    names = "|".join(sorted({_SPECIAL.sub(r"\\\1", name) for name in kernels}))
+    names = "|".join(sorted({_SPECIAL.sub(r"\\\1", name) for name in function_names}))
     once = "--filter-mode", "per-launch-config", "--launch-skip", "1", "--launch-count", "1"
     named = "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$"
     there: tuple[str, ...] = ()
-    if device is not None:
-        there = ("--devices", str(device))
+    if device_number is not None:
+        there = ("--devices", str(device_number))
     options = profiler.CollectOptions("full", "all", budget_s, (*once, *named, *there))
     return profiler.profile_program(command, report, tools.require_tool("ncu"), options, echo)
 
@@ -281,7 +288,7 @@ def compress_report(report: Path) -> Path:
     with (
         open_regular_file(report) as raw,
         write_then_replace(target) as part,
-        open_log(part) as out,
+        open_new_log(part) as out,
     ):
         zstandard.ZstdCompressor(level=6).copy_stream(raw, out)
     report.unlink()

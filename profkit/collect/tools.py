@@ -13,18 +13,22 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from profkit.collect.process import Tool
 from profkit.errors import ProfkitError
 from profkit.files import (
     get_path_status,
     is_executable,
-    list_folder,
+    list_folder_entries,
     read_json,
     resolve_path,
     write_text,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import PlainValues
+
 
 _VERSION = {
     "nvcc": re.compile(r"release [\d.]+, V(\d+(?:\.\d+)+)"),
@@ -51,7 +55,7 @@ def find_tool(name: str) -> Path | None:
             folders.append(Path(home) / "bin")
     folders.append(Path("/usr/local/cuda/bin"))
     if name == "ncu":
-        folders += list_folder("/opt/nvidia/nsight-compute")[::-1]
+        folders += list_folder_entries("/opt/nvidia/nsight-compute")[::-1]
     if name == "ninja":  # the folder of its PyPI package need not be on PATH
         with contextlib.suppress(ImportError):
             import ninja
@@ -103,7 +107,7 @@ def read_tool_version(name: str, path: Path) -> str | None:
     return None
 
 
-def read_cached_object(path: Path) -> dict[str, Any]:
+def read_cached_object(path: Path) -> dict[str, PlainValues]:
     """Return what was kept in a file; empty where there is none, or it is no object."""
     try:
         known = read_json(path)

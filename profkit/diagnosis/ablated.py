@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, MeasuredGain
 from profkit.diagnosis.verdict import NOTHING_TO_WIN
 from profkit.records.ablation import AblationRecord, MeasuredAblation
 from profkit.records.record import Record
 
+if TYPE_CHECKING:
+    from profkit.units import GpuName, RankValue, RuleName
 
-def find_matching_ablation(record: Record | None, report_gpu: str | None) -> AblationRecord | None:
+
+def find_ablation_of_same_gpu(
+    record: Record | None, report_gpu: GpuName | None
+) -> AblationRecord | None:
     """Return a record's ablation, if it is of one kernel and of the GPU that the report is of."""
     if record is None or record.ablation is None:
         return None
@@ -38,7 +44,9 @@ def add_measured_gains(diagnosis: Diagnosis, ablation: AblationRecord) -> Diagno
     return replace(diagnosis, findings=tuple(sorted(findings, key=_rank_by_measured_gain)))
 
 
-def _find_ablation_of_rule(rows: Sequence[MeasuredAblation], rule: str) -> MeasuredAblation | None:
+def _find_ablation_of_rule(
+    rows: Sequence[MeasuredAblation], rule: RuleName
+) -> MeasuredAblation | None:
     """Return what measures a rule: the largest gain that a fix can reach, else the largest bound."""
     rows = [row for row in rows if rule in row.rules]
     return max(rows, key=lambda row: (row.reachable, row.gain), default=None)
@@ -60,7 +68,7 @@ def _convert_to_measured_gain(row: MeasuredAblation) -> MeasuredGain:
     )
 
 
-def _rank_by_measured_gain(finding: LaunchFinding) -> tuple[int, float]:
+def _rank_by_measured_gain(finding: LaunchFinding) -> tuple[RankValue, float]:
     """Rank what was measured and is worth it, then what is expected, then what brought nothing."""
     if not finding.is_cause:
         return 3, 0.0

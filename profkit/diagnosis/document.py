@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import isfinite, nan
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,6 +15,10 @@ from profkit.model.scenario import Expectation
 from profkit.records.store import Document
 from profkit.reports.addresses import Layouts
 from profkit.reports.frame import ReportFile
+
+if TYPE_CHECKING:
+    from profkit.units import MetricName
+
 
 SCHEMA = "profkit.diagnosis/1"
 
@@ -157,7 +162,7 @@ def _make_together_entry(both: CombinedGain | None) -> TogetherEntry | None:
     return TogetherEntry(rules=both.rules, gain=both.gain, expect=both.expect)
 
 
-def list_collected_metrics(values: Mapping[str, float | None]) -> dict[str, float]:
+def list_collected_metrics(values: Mapping[MetricName, float | None]) -> dict[MetricName, float]:
     """Return the metrics that have a finite value."""
     collected = {}
     for name, value in values.items():

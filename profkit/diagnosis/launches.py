@@ -29,7 +29,7 @@ from profkit.diagnosis.verdict import (
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file
 from profkit.judge import NOT_PRICED
-from profkit.model.launch import Launch, is_impossible_value
+from profkit.model.launch import StrictLaunch, is_impossible_value
 from profkit.records.record import Record, read_record_beside
 from profkit.reports import figures
 from profkit.reports.frame import drop_file_status_attribute, list_frame_rows_as_dicts
@@ -41,7 +41,22 @@ if TYPE_CHECKING:
     from profkit.reports.addresses import Layouts
     from profkit.reports.frame import ReportLaunches, Reports
     from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest
-    from profkit.units import Seconds
+    from profkit.units import (
+        FloatOrNan,
+        FrameCell,
+        FrameRow,
+        GpuName,
+        KernelName,
+        LaunchIndex,
+        MetricValues,
+        NcuMetricName,
+        RuleName,
+        Seconds,
+        SecondsOrNan,
+        SecondsOrZero,
+        Sentence,
+        Share,
+    )
 
 Dims = tuple[int, int, int]
 LINES = 3  # of source that a finding names unless more are asked for
@@ -105,7 +120,7 @@ class JudgedLaunch:
     lead_is_left_out: bool = False  # what found the verdict's cause was ignored, as somebody asked
 
     @property
-    def time(self) -> Seconds:
+    def time(self) -> SecondsOrNan:
         """Return duration under ncu in s; NaN when not collected, or when no launch takes that long."""
         time = self.values.get("time", nan)
         return nan if is_impossible_value("time", time) else time
@@ -116,7 +131,7 @@ class JudgedLaunch:
         return self.diagnosis.top
 
     @property
-    def seconds_saved(self) -> float:
+    def seconds_saved(self) -> SecondsOrZero:
         """Return seconds that fixing the leading finding is expected to save.
 
         0 at a roof, or not known.
@@ -136,7 +151,7 @@ class LaunchRow:
     launches: tuple[JudgedLaunch, ...]
 
     @property
-    def known_times_sorted(self) -> list[float]:
+    def known_times_sorted(self) -> list[Seconds]:
         """Return the durations that are known, in s, shortest first."""
         known = []
         for run in self.launches:
@@ -150,7 +165,7 @@ class LaunchRow:
         return sum(self.known_times_sorted)
 
     @property
-    def seconds_saved(self) -> float:
+    def seconds_saved(self) -> SecondsOrZero:
         """Return seconds of all its time that fixing what is said of the launch shown should save.
 
         Else 0.
@@ -158,7 +173,7 @@ class LaunchRow:
         return _replace_nan_by_zero(self.median_launch.diagnosis.estimate_saved_time(self.total))
 
     @property
-    def sure_seconds_saved(self) -> float:
+    def sure_seconds_saved(self) -> SecondsOrZero:
         """Return seconds of all its time that fixing the leading finding should save at least.
 
         Else 0.
@@ -167,7 +182,7 @@ class LaunchRow:
             self.median_launch.diagnosis.estimate_least_saved_time(self.total)
         )
 
-    def leads_with_uncollected_cause(self, total_seconds: float) -> bool:
+    def leads_with_uncollected_cause(self, total_seconds: Seconds) -> bool:
         """Return whether it takes most of a total and what would tell its cause was not collected."""
         said = self.median_launch.diagnosis
         unknown = isnan(said.estimate_saved_time(self.total)) and bool(said.missing)
@@ -224,16 +239,16 @@ def _judge_launches_of_report(part: ReportLaunches) -> Iterator[JudgedLaunch]:
         yield _make_judged_launch(run, values, diagnosis, nvidia)
 
 
-def _add_ablation_gains(diagnosis: Diagnosis, record: Record, device: str | None) -> Diagnosis:
-    from profkit.diagnosis.ablated import add_measured_gains, find_matching_ablation
+def _add_ablation_gains(diagnosis: Diagnosis, record: Record, device: GpuName | None) -> Diagnosis:
+    from profkit.diagnosis.ablated import add_measured_gains, find_ablation_of_same_gpu
 
-    found = find_matching_ablation(record, device)
+    found = find_ablation_of_same_gpu(record, device)
     return add_measured_gains(diagnosis, found) if found else diagnosis
 
 
 def _make_judged_launch(
-    run: Mapping[str, Any],
-    values: Mapping[str, float],
+    run: FrameRow,
+    values: MetricValues,
     diagnosis: Diagnosis,
     nvidia: tuple[NvidiaRule, ...] = (),
 ) -> JudgedLaunch:
@@ -309,7 +324,7 @@ _IDENTIFIED = ("report", "launch", "kernel", "variant", "case", "time")
 _SAID = ("rule", "status", "cause", *_GAINS, "evidence", "where", "try")
 
 
-def _make_verdict_cells(run: JudgedLaunch) -> tuple[Any, ...]:
+def _make_verdict_cells(run: JudgedLaunch) -> tuple[FrameCell, ...]:
     said = run.diagnosis
     return (
         said.bound,
@@ -320,7 +335,7 @@ def _make_verdict_cells(run: JudgedLaunch) -> tuple[Any, ...]:
     )
 
 
-def _make_gain_cells(finding: LaunchFinding | None) -> tuple[float, ...]:
+def _make_gain_cells(finding: LaunchFinding | None) -> tuple[FloatOrNan, ...]:
     if finding is None:
         return nan, nan, nan, nan
     hope = finding.expect
@@ -328,7 +343,7 @@ def _make_gain_cells(finding: LaunchFinding | None) -> tuple[float, ...]:
     return tuple(map(_replace_none_by_nan, factors))
 
 
-def _replace_none_by_nan(value: float | None) -> float:
+def _replace_none_by_nan(value: float | None) -> FloatOrNan:
     return nan if value is None else value
 
 
@@ -424,7 +439,7 @@ class UserRuleColumns(Mapping[str, float]):
 
 
 @lru_cache(maxsize=4)
-def _read_raw_counters(report: str) -> dict[int, dict[str, Any]]:
+def _read_raw_counters(report: str) -> dict[LaunchIndex, dict[NcuMetricName, Any]]:
     """Return launch -> raw name -> value of a report; nothing where it is not there any more."""
     from profkit.reports.reader import read_raw_frame
 
@@ -477,7 +492,7 @@ def add_source_lines(
     return lined
 
 
-def explain_unread_lines(runs: Iterable[JudgedLaunch]) -> list[str]:
+def explain_unread_lines(runs: Iterable[JudgedLaunch]) -> list[Sentence]:
     """Return of which reports the source lines could not be read, and why, each once."""
     said: dict[str, None] = {}
     for run in runs:
@@ -488,7 +503,7 @@ def explain_unread_lines(runs: Iterable[JudgedLaunch]) -> list[str]:
 
 def add_source_lines_and_explain_missing(
     runs: Sequence[JudgedLaunch], *how: Any
-) -> tuple[list[JudgedLaunch], list[str]]:
+) -> tuple[list[JudgedLaunch], list[Sentence]]:
     """Return the launches with their lines (`how` as above), and why some are left without."""
     try:
         lined = add_source_lines(runs, *how)
@@ -504,7 +519,9 @@ def add_source_lines_and_explain_missing(
     return lined, unread
 
 
-def _make_lines_request(run: JudgedLaunch, count: int, listed: int, around: int) -> LinesRequest:
+def _make_lines_request(
+    run: JudgedLaunch, most_lines_per_finding: int, most_sampled_lines: int, context_lines: int
+) -> LinesRequest:
     from profkit.reports.hotlines import LinesRequest
 
     chosen = {}
@@ -513,9 +530,17 @@ def _make_lines_request(run: JudgedLaunch, count: int, listed: int, around: int)
         if finding.status == "fires" and rule and rule.lines:
             chosen[finding.rule] = rule.lines
     instructions = 0
-    if listed and not around:  # a page has the lines around instead
+    if most_sampled_lines and not context_lines:  # a page has the lines around instead
         instructions = INSTRUCTIONS
-    return LinesRequest(run.report, run.index, chosen, count, listed, around, instructions)
+    return LinesRequest(
+        run.report,
+        run.index,
+        chosen,
+        most_lines_per_finding,
+        most_sampled_lines,
+        context_lines,
+        instructions,
+    )
 
 
 def _add_answered_lines(run: JudgedLaunch, answer: HotLines) -> JudgedLaunch:
@@ -560,13 +585,13 @@ def _make_hot_line(line: CounterLine) -> HotLine:
 
 
 def _correct_gain_of_unfused_arithmetic(
-    run: JudgedLaunch, findings: Sequence[LaunchFinding], rule: str, share: float
+    run: JudgedLaunch, findings: Sequence[LaunchFinding], rule: RuleName, fusable_share: Share
 ) -> list[LaunchFinding]:
     """Return findings with one of unfused arithmetic priced by what the machine code could fuse.
 
     Where that is nothing to speak of it is clear, and comes after those that fire.
     """
-    asked = BY_ID[rule].evaluate_launch(Launch({**run.values, "fp32_fusable": share}))
+    asked = BY_ID[rule].evaluate_launch(StrictLaunch({**run.values, "fp32_fusable": fusable_share}))
     leading = [findings[0].rule]
     fires, others = [], []
     for finding in findings:
@@ -602,23 +627,23 @@ _GATHERS = (
 
 
 def _price_unused_sectors_without_gathers(
-    run: JudgedLaunch, finding: LaunchFinding, share: float
+    run: JudgedLaunch, finding: LaunchFinding, gathered_share: Share
 ) -> LaunchFinding:
     """Return a finding of unused sectors priced without those of gathers, which a layout cannot fix."""
     waste = run.values.get("excess_sectors", nan)
     if finding.status != "fires" or isnan(waste):
         return finding
-    rest = Launch({**run.values, "excess_sectors": waste * (1 - share)})
+    rest = StrictLaunch({**run.values, "excess_sectors": waste * (1 - gathered_share)})
     asked = BY_ID[finding.rule].evaluate_launch(rest)
     saving = asked[1] if asked else NOT_PRICED
-    part = figures.format_share(share)
+    part = figures.format_share(gathered_share)
     why = f"{part} of them at gathers (an index loaded just before), which a layout cannot fix"
     cause = f"{finding.cause}; {why}"
     advice = finding.advice if asked else _GATHERS
     return replace(finding, cause=cause, advice=advice, saving=saving)
 
 
-def _is_triton(kernel: str, findings: Iterable[LaunchFinding]) -> bool:
+def _is_triton(kernel: KernelName, findings: Iterable[LaunchFinding]) -> bool:
     """Return whether a kernel is Triton's: lines of Python, and a name without what Numba and CuTe add.
 
     Triton calls it as its function is called; Numba mangles the name, CuTe's begins with its own word.
@@ -668,7 +693,9 @@ def _get_call_of_inlined_line(line: CounterLine) -> Caller | None:
     return Caller(call.file, call.line, call.share)
 
 
-def make_launch_lines_frame(report: str | Path, launch: int = 0, most_lines: int = 10) -> DataFrame:
+def make_launch_lines_frame(
+    report: str | Path, launch: LaunchIndex = 0, most_lines: int = 10
+) -> DataFrame:
     """Do `pk.lines` of one launch; a ProfkitError where the report cannot be read or has it not.
 
     No rows for findings that happen at no line, or whose counter was not collected.

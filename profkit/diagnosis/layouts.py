@@ -5,7 +5,7 @@ from __future__ import annotations
 from os.path import basename
 
 from profkit.reports.addresses import Layout, Layouts
-from profkit.reports.figures import format_counted, format_share
+from profkit.reports.figures import format_count_with_noun, format_share
 
 WORD, LINE = 4, 128  # bytes of a bank, and of all of them
 MOST = 0.5  # of the conflicts, from which nothing else needs to be said
@@ -27,8 +27,8 @@ def say_layout(layout: Layout) -> str:
     if layout.file and layout.called_at:
         call = layout.called_at
         where += f", called from {basename(call.file)}:{call.line}"
-    accesses = format_counted(layout.accesses, "access", "accesses")
-    warps = format_counted(layout.warps, "warp", "warps")
+    accesses = format_count_with_noun(layout.accesses, "access", "accesses")
+    warps = format_count_with_noun(layout.warps, "warp", "warps")
     return (
         f"{_describe_layout_change(layout)}: {layout.before:.3g} wavefronts per request become "
         f"{layout.after:.3g}{where}. That is {format_share(layout.share)} of the conflicts, computed "

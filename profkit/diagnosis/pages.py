@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.rule import LaunchRule
 from profkit.errors import ProfkitError
 from profkit.files import is_file
 from profkit.model.launch import Threshold
 from profkit.model.resources import BY_LIMITER
+
+if TYPE_CHECKING:
+    from profkit.units import GpuName, MarkdownText, MetricName, RuleName, UnitName
+
 
 FOLDER = Path(__file__).parent / "rules" / "pages"
 _RULES = "profkit.diagnosis.rules"
@@ -83,27 +87,29 @@ def list_thresholds_in_check(rule: LaunchRule) -> tuple[PageThreshold, ...]:
     return tuple(found.values())
 
 
-def _collect_thresholds(function: Any, found: dict[str, PageThreshold], done: set[int]) -> None:
+def _collect_thresholds(
+    function: Any, threshold_by_name: dict[str, PageThreshold], ids_of_functions_seen: set[int]
+) -> None:
     function = getattr(function, "check", function)  # of a rule that another asks
     ours = isinstance(function, FunctionType) and function.__module__.startswith(_RULES)
-    if not ours or id(function) in done:
+    if not ours or id(function) in ids_of_functions_seen:
         return
-    done.add(id(function))
+    ids_of_functions_seen.add(id(function))
     for cell in function.__closure__ or ():
         inside = cell.cell_contents
         if isinstance(inside, str) and inside in BY_LIMITER:
-            found.setdefault(inside, describe_peak_threshold(inside))
-        _collect_thresholds(inside, found, done)
+            threshold_by_name.setdefault(inside, describe_peak_threshold(inside))
+        _collect_thresholds(inside, threshold_by_name, ids_of_functions_seen)
     for name in function.__code__.co_names:
         used = function.__globals__.get(name)
         if isinstance(used, Threshold):
             family = function.__module__.rpartition(".")[2]
             decides = PageThreshold(name, f"{used:g}", used.reason, float(used), family)
-            found.setdefault(name, decides)
-        _collect_thresholds(used, found, done)
+            threshold_by_name.setdefault(name, decides)
+        _collect_thresholds(used, threshold_by_name, ids_of_functions_seen)
 
 
-def describe_peak_threshold(limiter: str) -> PageThreshold:
+def describe_peak_threshold(limiter: UnitName) -> PageThreshold:
     """Return from where on a unit is near its peak."""
     peak, queue = BY_LIMITER[limiter].peak, " or ".join(BY_LIMITER[limiter].queue)
     value = (
@@ -113,7 +119,7 @@ def describe_peak_threshold(limiter: str) -> PageThreshold:
     return PageThreshold(limiter, value, peak.reason)
 
 
-def read_rule_page(rule: str) -> WrittenPage:
+def read_rule_page(rule: RuleName) -> WrittenPage:
     """Return the page of a rule; a ProfkitError where there is none, or a part of it is missing."""
     from profkit.diagnosis.rules import BY_ID
 
@@ -137,7 +143,7 @@ def read_page(file: Path) -> WrittenPage:
     return parse_rule_page(file.read_text("utf-8"))
 
 
-def parse_rule_page(text: str) -> WrittenPage:
+def parse_rule_page(text: MarkdownText) -> WrittenPage:
     """Return the page that a text says."""
     hardware, *rest = re.split(r"^## (.+)\n", text, flags=re.M)
     parts = dict(zip(rest[::2], rest[1::2], strict=True))
@@ -167,17 +173,17 @@ def _read_probe_measurements() -> dict[str, Any]:
     return dict(json.loads((FOLDER / "measured.json").read_text("utf-8")))
 
 
-def read_probe_gpu() -> str:
+def read_probe_gpu() -> GpuName:
     """Return the GPU that the probes were measured on."""
     return str(_read_probe_measurements()["gpu"])
 
 
-def read_probe_pairs(rule: str) -> tuple[MeasuredPair, ...]:
+def read_probe_pairs(rule: RuleName) -> tuple[MeasuredPair, ...]:
     """Return the probes with a twin that a rule must name first, the largest gain first."""
     return tuple(MeasuredPair(**pair) for pair in _read_probe_measurements()["rules"].get(rule, ()))
 
 
-def find_metric_range_over_probes(metric: str) -> ProbeRange | None:
+def find_metric_range_over_probes(metric: MetricName) -> ProbeRange | None:
     """Return where a metric goes on the probes; None where none of them has it."""
     ends = _read_probe_measurements()["metrics"].get(metric)
     return ends and ProbeRange(*((str(name), float(value)) for name, value in ends))

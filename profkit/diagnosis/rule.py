@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 from profkit.errors import ProfkitError
 from profkit.judge import Estimate, Finding, Rule
-from profkit.model.launch import Launch, Missing
+from profkit.model.launch import Missing, StrictLaunch
 from profkit.model.scenario import Expectation, Fix, estimate_gain_of_fixes, get_expectation
 
 if TYPE_CHECKING:
     from profkit.reports.addresses import Layouts
-    from profkit.units import Factor, Seconds
+    from profkit.units import Factor, FactorOrOne, MetricName, SecondsOrNan
 
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
 
@@ -114,7 +114,7 @@ class LaunchFinding(Finding):
         return None
 
     @property
-    def ranking_gain(self) -> Factor:
+    def ranking_gain(self) -> FactorOrOne:
         """Return the speed-up to rank by: measured, expected, else the bound.
 
         1 at a roof or without any.
@@ -172,7 +172,7 @@ class Measure:
         of_time: It is a share of the launch's time: the same share of a shorter launch is less.
     """
 
-    of: Callable[[Launch], float]
+    of: Callable[[StrictLaunch], float]
     what: str
     unit: str = "share"
     border: float | None = None
@@ -187,11 +187,11 @@ class Measure:
             return amount < self.border
         return amount >= self.border
 
-    def is_less_of_cause(self, amount: float, other: float) -> bool:
+    def is_less_of_cause(self, amount: float, other_amount: float) -> bool:
         """Return whether an amount is less of the cause than another one."""
         if self.less_is_worse:
-            return amount > other
-        return amount < other
+            return amount > other_amount
+        return amount < other_amount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +221,7 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
         page: Its page; "" where that is rules/pages/<id>.md.
     """
 
-    check: Callable[[Launch], Hit | None]
+    check: Callable[[StrictLaunch], Hit | None]
     fix: Fix | None = None
     triton: str = ""
     looks: tuple[str, ...] = ()
@@ -234,7 +234,7 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
     less_work: bool = False
     own_work: bool = False
     shape: str = ""
-    costs: Callable[[Launch], float] | None = None
+    costs: Callable[[StrictLaunch], float] | None = None
     measures: tuple[Measure, ...] = ()
     page: str = ""
 
@@ -244,7 +244,7 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
             hint = f"looks takes a tuple of names: looks={tuple(self.looks.split())}"
             raise ProfkitError(f"rule {self.id}: looks is a single text", hint)
 
-    def evaluate_launch(self, launch: Launch) -> tuple[Hit, Estimate] | None:
+    def evaluate_launch(self, launch: StrictLaunch) -> tuple[Hit, Estimate] | None:
         """Return what it says and its worth; None where it is clear, or not worth a line."""
         hit = self.check(launch)
         if hit is None:
@@ -259,7 +259,7 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
         return hit, saving
 
 
-def launch(**metrics: float) -> dict[str, float]:
+def launch(**metrics: float) -> dict[MetricName, float]:
     """Return a launch for a rule's `fires` or `clear`: its metrics by their short names."""
     return {name: float(value) for name, value in metrics.items()}
 
@@ -303,7 +303,7 @@ class Diagnosis:
                 return finding
         return None
 
-    def estimate_saved_time(self, launch_seconds: float) -> Seconds:
+    def estimate_saved_time(self, launch_seconds: SecondsOrNan) -> SecondsOrNan:
         """Return the seconds of a launch this long that fixing its leading finding should save.
 
         Where the interval is too wide for a number, that is its low end. 0 at a roof; NaN when the
@@ -320,7 +320,7 @@ class Diagnosis:
             return launch_seconds * (1 - 1 / max(self.top.expect.gain, 1.0))
         return 0.0 * launch_seconds
 
-    def estimate_least_saved_time(self, launch_seconds: float) -> Seconds:
+    def estimate_least_saved_time(self, launch_seconds: SecondsOrNan) -> SecondsOrNan:
         """Return the seconds that fixing the leading finding should save at least: its low end."""
         top = self.top
         if top is None or top.measured_reachable_gain is not None or top.expect is None:

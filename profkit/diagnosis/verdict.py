@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
 from math import inf, nan
-from typing import Any
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis.rule import (
     Bound,
@@ -31,7 +31,7 @@ from profkit.diagnosis.rule import (
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.waits import list_stall_shares, say_waiting
 from profkit.judge import NOT_PRICED, Estimate
-from profkit.model.launch import Launch, Missing, NotCollected, measure_idleness
+from profkit.model.launch import Missing, NotCollected, StrictLaunch, measure_idleness
 from profkit.model.resources import (
     RESOURCES,
     ResourceUse,
@@ -44,12 +44,27 @@ from profkit.model.scenario import (
     Fix,
     compute_headroom,
     estimate_gain_of_fixes,
-    expect_less_of_unexplained_wait,
     get_expectation,
+    reprice_unexplained_wait,
 )
 from profkit.reports.figures import format_share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import FEWEST
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        Clause,
+        Factor,
+        FactorOrOne,
+        FloatOrNan,
+        FrameCell,
+        FrameRow,
+        MetricName,
+        MetricValues,
+        RuleName,
+        TextOrEmpty,
+    )
+
 
 MOSTLY = 0.8  # a pipe at this share of the issue slots' is what they are full of
 AS_GOOD_AS = 0.9  # a second resource at this share of the first one binds together with it
@@ -69,7 +84,7 @@ class _Facts:
     waste: float  # the most that is to be expected of leaving out work that need not be done
 
 
-def decide_bound(launch: Launch) -> Diagnosis:
+def decide_bound(launch: StrictLaunch) -> Diagnosis:
     """Return the verdict on a launch that ncu could measure, without findings."""
     shape, worth = _judge_launch_shape(launch)
     waste = _estimate_largest_gain_of_less_work(launch) if shape else 1.0
@@ -82,7 +97,7 @@ def decide_bound(launch: Launch) -> Diagnosis:
     return replace(verdict, because=because, near_border=border)
 
 
-def _choose_bound(facts: _Facts, launch: Launch) -> Diagnosis:
+def _choose_bound(facts: _Facts, launch: StrictLaunch) -> Diagnosis:
     near = []
     sure = False
     for use in facts.usages:
@@ -105,7 +120,7 @@ def _choose_bound(facts: _Facts, launch: Launch) -> Diagnosis:
     return _judge_latency(launch, facts.usages)
 
 
-def _estimate_largest_gain_of_less_work(launch: Launch) -> float:
+def _estimate_largest_gain_of_less_work(launch: StrictLaunch) -> FactorOrOne:
     """Return the most that is to be expected of work that need not be done, 1 where there is none.
 
     A wait of an empty machine is another name of its shape; wasted work is not: it takes its time on
@@ -122,7 +137,7 @@ def _estimate_largest_gain_of_less_work(launch: Launch) -> float:
     return worth
 
 
-def _judge_from_few_throughputs(launch: Launch, usages: Sequence[ResourceUse]) -> Diagnosis:
+def _judge_from_few_throughputs(launch: StrictLaunch, usages: Sequence[ResourceUse]) -> Diagnosis:
     """Return a bound from a few throughputs, or none; what else to collect for a sure one."""
     lack = (Missing("SpeedOfLight", "the throughputs of SM, L1, L2 and DRAM decide the bound"),)
     halves: tuple[tuple[Bound, str], ...] = (("memory", "memory_busy"), ("compute", "sm_busy"))
@@ -144,7 +159,7 @@ def _judge_from_few_throughputs(launch: Launch, usages: Sequence[ResourceUse]) -
     )
 
 
-def _judge_launch_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
+def _judge_launch_shape(launch: StrictLaunch) -> tuple[Diagnosis | None, Factor]:
     """Return the verdict that the shape is the cause, and what a launch of ideal shape would gain."""
     gains, causes = {}, {}
     for rule in ALL:
@@ -165,7 +180,7 @@ def _judge_launch_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
     return Diagnosis("launch", first, causes[first]), max(whole, *gains.values())
 
 
-def _judge_units_near_peak(near: list[ResourceUse], launch: Launch) -> Diagnosis:
+def _judge_units_near_peak(near: list[ResourceUse], launch: StrictLaunch) -> Diagnosis:
     first = _choose_causing_unit(near)
     group, limiter = first.resource.group, first.resource.limiter
     text = f"{limiter} at {format_share(first.elapsed)} of peak"
@@ -201,7 +216,7 @@ def _choose_causing_unit(near: list[ResourceUse]) -> ResourceUse:
     return first
 
 
-def _judge_latency(launch: Launch, usages: Sequence[ResourceUse]) -> Diagnosis:
+def _judge_latency(launch: StrictLaunch, usages: Sequence[ResourceUse]) -> Diagnosis:
     busiest = sorted(usages, key=lambda u: -u.elapsed)[:2]
     full = " and ".join(f"{u.resource.limiter} {format_share(u.elapsed)}" for u in busiest)
     text = f"nothing is near its peak (busiest: {full})"
@@ -224,7 +239,7 @@ def _judge_latency(launch: Launch, usages: Sequence[ResourceUse]) -> Diagnosis:
 
 
 def _find_bound_across_border(
-    verdict: Diagnosis, facts: _Facts, launch: Launch
+    verdict: Diagnosis, facts: _Facts, launch: StrictLaunch
 ) -> NearBorder | None:
     """Return the bound on the other side of a border that one figure is within 3 % of."""
     if verdict.bound == "unknown":
@@ -252,20 +267,20 @@ def _find_bound_across_border(
 
 
 def _find_factor_that_changes_bound(
-    bound_at: Callable[[float], Bound], bound: Bound, end: float
+    bound_at: Callable[[float], Bound], bound_now: Bound, farthest_factor: float
 ) -> float:
     """Return the factor nearest to 1 that turns the bound, between 1 and one that does."""
-    same, turned = 1.0, end
+    same, turned = 1.0, farthest_factor
     for _ in range(HALVINGS):
         middle = (same + turned) / 2
-        if bound_at(middle) == bound:
+        if bound_at(middle) == bound_now:
             same = middle
         else:
             turned = middle
     return turned
 
 
-def _scale_figure(facts: _Facts, figure_index: int, factor: float, launch: Launch) -> _Facts:
+def _scale_figure(facts: _Facts, figure_index: int, factor: float, launch: StrictLaunch) -> _Facts:
     """Return the facts with one figure that many times as large: a usage, or for -1 the shape's cost."""
     if figure_index < 0:
         return replace(facts, worth=facts.worth * factor)
@@ -291,11 +306,11 @@ FAILED = (
     "save and restore, a time-out, a crash of the kernel)"
 )
 
-Asked = tuple[LaunchRule, LaunchFinding]  # a rule and what it says of the launch
+RuleAndFinding = tuple[LaunchRule, LaunchFinding]  # a rule and what it says of the launch
 
 
 def judge_launch(
-    values: Mapping[str, Any],
+    values: FrameRow,
     extra_rules: Sequence[LaunchRule] = (),
     extra_metrics: Mapping[str, float] | None = None,
 ) -> Diagnosis:
@@ -312,7 +327,7 @@ def judge_launch(
     for k, v in values.items():
         if k in CATALOGUE:
             metrics[k] = convert_to_number_or_nan(v)
-    launch = Launch(metrics)
+    launch = StrictLaunch(metrics)
     try:
         return _judge_launch_with_metrics(launch, metrics, values, extra_rules, extra_metrics)
     except ArithmeticError as error:
@@ -321,7 +336,7 @@ def judge_launch(
         return Diagnosis("unknown", None, why, missing=(Missing("", why),))
 
 
-def convert_to_number_or_nan(value: Any) -> float:
+def convert_to_number_or_nan(value: FrameCell) -> FloatOrNan:
     """Return a cell of anybody's frame as a number; NaN for what is none."""
     try:
         return float(value)
@@ -330,20 +345,20 @@ def convert_to_number_or_nan(value: Any) -> float:
 
 
 def _judge_launch_with_metrics(
-    launch: Launch,
-    metrics: Mapping[str, float],
-    values: Mapping[str, Any],
-    more: Sequence[LaunchRule],
-    also: Mapping[str, float] | None,
+    launch: StrictLaunch,
+    metrics: MetricValues,
+    values: FrameRow,
+    own_rules: Sequence[LaunchRule],
+    extra: Mapping[str, float] | None,
 ) -> Diagnosis:
     verdict = _note_impossible_counters(decide_bound(launch), launch)
     room = compute_headroom(launch)
-    wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
+    wider = StrictLaunch(ChainMap(metrics, extra)) if extra else launch  # type: ignore[arg-type]
     ncu = str(values.get("ncu_version") or "")
-    asked = _mark_findings_at_roof(_evaluate_all_rules(launch, wider, more, ncu), room)
+    asked = _mark_findings_at_roof(_evaluate_all_rules(launch, wider, own_rules, ncu), room)
     lead = _choose_leading_rules(verdict, asked)
     findings = [clear_negligible_finding(rule, found, lead) for rule, found in asked]
-    ordered = _expect_less_of_unexplained_wait(_sort_findings(findings, lead))
+    ordered = _reprice_lead_unexplained_wait(_sort_findings(findings, lead))
     marked = _mark_symptoms_of_leading_cause(ordered, verdict)
     told = tuple(_say_what_ceiling_of_wait_is_of(finding, launch) for finding in marked)
     both = _estimate_combined_gain(launch, told)
@@ -351,27 +366,30 @@ def _judge_launch_with_metrics(
 
 
 def _evaluate_all_rules(
-    launch: Launch, wider: Launch, more: Sequence[LaunchRule], ncu: str
-) -> list[Asked]:
-    """Return what profkit's rules say, then rules of one's own, which see `wider`."""
+    launch: StrictLaunch,
+    launch_for_own_rules: StrictLaunch,
+    own_rules: Sequence[LaunchRule],
+    ncu_version: str,
+) -> list[RuleAndFinding]:
+    """Return what profkit's rules say, then rules of one's own, which see `launch_for_own_rules`."""
     sections = set()
     for name in launch:
         if name in launch:
             sections.add(CATALOGUE[name].section)
     counted = frozenset(sections)
-    asked: list[Asked] = []
-    for rule in (*ALL, *more):
-        subject = wider
+    asked: list[RuleAndFinding] = []
+    for rule in (*ALL, *own_rules):
+        subject = launch_for_own_rules
         if rule.id in BY_ID:
             subject = launch
-        found = _evaluate_rule(rule, subject, counted, ncu)
-        asked.append(_clear_fallback_rule_if_another_fires(rule, found, asked))
+        found = _evaluate_rule(rule, subject, counted, ncu_version)
+        asked.append(_clear_fallback_beside_another(rule, found, asked))
     return asked
 
 
-def _clear_fallback_rule_if_another_fires(
-    rule: LaunchRule, finding: LaunchFinding, before: Sequence[Asked]
-) -> Asked:
+def _clear_fallback_beside_another(
+    rule: LaunchRule, finding: LaunchFinding, before: Sequence[RuleAndFinding]
+) -> RuleAndFinding:
     """Return what a rule says after others: a fallback nothing where one of them fires."""
     if not rule.otherwise or finding.status == "unknown":
         return rule, finding
@@ -381,28 +399,30 @@ def _clear_fallback_rule_if_another_fires(
     return rule, finding
 
 
-def _sort_findings(findings: Sequence[LaunchFinding], lead: list[str]) -> list[LaunchFinding]:
+def _sort_findings(
+    findings: Sequence[LaunchFinding], leading_rules: list[RuleName]
+) -> list[LaunchFinding]:
     """Return the findings that fire first, notes behind causes, those that lead in their order."""
     order = {"fires": 0, "unknown": 1, "clear": 2}
 
     def rank_finding(found: LaunchFinding) -> tuple[int, bool, int, float]:
-        place = len(lead)
-        if found.rule in lead:
-            place = lead.index(found.rule)
+        place = len(leading_rules)
+        if found.rule in leading_rules:
+            place = leading_rules.index(found.rule)
         return order[found.status], found.note, place, -found.ranking_gain
 
     return sorted(findings, key=rank_finding)
 
 
-def _expect_less_of_unexplained_wait(findings: list[LaunchFinding]) -> list[LaunchFinding]:
+def _reprice_lead_unexplained_wait(sorted_findings: list[LaunchFinding]) -> list[LaunchFinding]:
     """Return findings with a wait for loads that leads priced as one without a cause.
 
     No cause of it fires that is worth as much: what is left says what warps do, not why.
     """
-    lead = findings[0]
+    lead = sorted_findings[0]
     if not is_unexplained_wait(lead):
-        return findings
-    return [replace(lead, saving=expect_less_of_unexplained_wait(lead.saving)), *findings[1:]]
+        return sorted_findings
+    return [replace(lead, saving=reprice_unexplained_wait(lead.saving)), *sorted_findings[1:]]
 
 
 def is_unexplained_wait(finding: LaunchFinding) -> bool:
@@ -443,26 +463,26 @@ def _mark_symptoms_of_leading_cause(
 CAUSED = " is the cause of it"  # the end of the cause of a finding that another one explains
 
 
-def _cap_saving_by_cause(finding: LaunchFinding, lead: LaunchFinding) -> LaunchFinding:
+def _cap_saving_by_cause(finding: LaunchFinding, leading_finding: LaunchFinding) -> LaunchFinding:
     """Return a finding that promises no more than its cause does.
 
     Both have fixes of their own: at best the cause goes, and what else the symptom's fix takes.
     """
     saving, own = finding.saving, finding.saving.bound
-    if lead.expect is None:
+    if leading_finding.expect is None:
         saving = NOT_PRICED
-    elif saving.is_known and saving.expected > lead.saving.expected:
-        saving = lead.saving
-    if saving.bound is not None and own is not None and lead.gain is not None:
-        saving = saving._replace(bound=max(own, lead.gain))
-    return replace(finding, cause=f"{finding.cause}; {lead.rule}{CAUSED}", saving=saving)
+    elif saving.is_known and saving.expected > leading_finding.saving.expected:
+        saving = leading_finding.saving
+    if saving.bound is not None and own is not None and leading_finding.gain is not None:
+        saving = saving._replace(bound=max(own, leading_finding.gain))
+    return replace(finding, cause=f"{finding.cause}; {leading_finding.rule}{CAUSED}", saving=saving)
 
 
 # A ceiling of more of the time than a wait takes is one of other waits, too.
 MORE_THAN_THE_WAIT = 1.1
 
 
-def _say_what_ceiling_of_wait_is_of(finding: LaunchFinding, launch: Launch) -> LaunchFinding:
+def _say_what_ceiling_of_wait_is_of(finding: LaunchFinding, launch: StrictLaunch) -> LaunchFinding:
     """Return a finding about a wait that says so where its ceiling takes other waits with it.
 
     Who reads "35 % of their time" and "at most 4.5x" works out 1 / (1 - 0.35), which is less.
@@ -487,7 +507,7 @@ def _say_what_ceiling_of_wait_is_of(finding: LaunchFinding, launch: Launch) -> L
 
 
 def _estimate_combined_gain(
-    launch: Launch, findings: Sequence[LaunchFinding]
+    launch: StrictLaunch, findings: Sequence[LaunchFinding]
 ) -> CombinedGain | None:
     """Return what a launch's shape and wasted work are worth at once, the first finding of each kind.
 
@@ -513,7 +533,7 @@ def _estimate_combined_gain(
     return CombinedGain((one.rule, other.rule), saving.bound, expect, more)
 
 
-def _note_impossible_counters(verdict: Diagnosis, launch: Launch) -> Diagnosis:
+def _note_impossible_counters(verdict: Diagnosis, launch: StrictLaunch) -> Diagnosis:
     """Return the verdict with the counters that were left out of it, where there are any."""
     impossible = launch.find_impossible_metrics()
     if not impossible:
@@ -530,7 +550,10 @@ def _note_impossible_counters(verdict: Diagnosis, launch: Launch) -> Diagnosis:
 
 
 def _evaluate_rule(
-    rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: str
+    rule: LaunchRule,
+    launch: StrictLaunch,
+    collected_sections: frozenset[str],
+    ncu_version: str,
 ) -> LaunchFinding:
     try:
         asked = rule.evaluate_launch(launch)
@@ -545,8 +568,8 @@ def _evaluate_rule(
                 note=rule.note,
             )
         metric = CATALOGUE.get(absent.metric)
-        among = metric is not None and metric.section in counted
-        return _make_unknown_finding(rule.id, rule.note, absent.metric, ncu, among)
+        among = metric is not None and metric.section in collected_sections
+        return _make_unknown_finding(rule.id, rule.note, absent.metric, ncu_version, among)
     except ArithmeticError as error:
         why = f"{rule.title}: its counters contradict each other ({error})"
         return LaunchFinding(rule=rule.id, status="unknown", cause=why, note=rule.note)
@@ -569,42 +592,53 @@ def _evaluate_rule(
 
 # One object for all launches: a report may have a hundred thousand, and most rules say the same of each.
 @lru_cache(4096)
-def make_clear_finding(rule: str, note: bool, title: str) -> LaunchFinding:
+def make_clear_finding(rule: RuleName, is_note: bool, title: str) -> LaunchFinding:
     """Return the finding of a rule that was asked and does not fire."""
-    return LaunchFinding(rule=rule, status="clear", cause=title, note=note)
+    return LaunchFinding(rule=rule, status="clear", cause=title, note=is_note)
 
 
 @lru_cache(4096)
-def _make_unknown_finding(rule: str, note: bool, name: str, ncu: str, among: bool) -> LaunchFinding:
-    """Return a finding that lacks a metric; `among` others of its section, which were counted."""
-    why, advice = _explain_missing_metric(name, ncu, among)
+def _make_unknown_finding(
+    rule: RuleName,
+    is_note: bool,
+    metric_name: MetricName,
+    ncu_version: str,
+    is_section_collected: bool,
+) -> LaunchFinding:
+    """Return a finding that lacks a metric; others of its section may have been counted."""
+    why, advice = _explain_missing_metric(metric_name, ncu_version, is_section_collected)
     return LaunchFinding(
         rule=rule,
         status="unknown",
         cause=why,
         advice=advice,
-        evidence={name: None},
-        note=note,
+        evidence={metric_name: None},
+        note=is_note,
     )
 
 
-def _explain_missing_metric(name: str, ncu: str, among: bool) -> tuple[str, str]:
+def _explain_missing_metric(
+    metric_name: MetricName, ncu_version: str, is_section_collected: bool
+) -> tuple[Clause, TextOrEmpty]:
     """Return why a metric is not there, and what collects it; "" where nothing would."""
-    metric = CATALOGUE.get(name)
+    metric = CATALOGUE.get(metric_name)
     if metric is None:
-        return f"needs {name}: neither a metric nor a column nor a raw counter of this launch", ""
+        return (
+            f"needs {metric_name}: neither a metric nor a column nor a raw counter of this launch",
+            "",
+        )
     if metric.section == RECORD:
-        return f"needs {name}: the run record has it", "profkit profile"
-    wrote = re.match(r"\d+\.\d+", ncu)
+        return f"needs {metric_name}: the run record has it", "profkit profile"
+    wrote = re.match(r"\d+\.\d+", ncu_version)
     version = wrote[0] if wrote else ""
     since = metric.since
     if version and since and _parse_version(version) < _parse_version(since):
-        why = f"needs {name}: this ncu ({version}) did not count it; from {since} on"
+        why = f"needs {metric_name}: this ncu ({version}) did not count it; from {since} on"
         return why, f"profile with ncu {since} or newer"
-    if among:
+    if is_section_collected:
         which = f"this ncu ({version})" if version else "ncu"
-        return f"needs {name}: {which} did not count it on this GPU in this launch", ""
-    return f"needs {name}: collect {metric.section}", f"--section {metric.section}"
+        return f"needs {metric_name}: {which} did not count it on this GPU in this launch", ""
+    return f"needs {metric_name}: collect {metric.section}", f"--section {metric.section}"
 
 
 def _parse_version(version: str) -> tuple[int, ...]:
@@ -614,7 +648,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
 NO_ROOM = 0.01  # of the time: two runs of one kernel differ by more
 
 
-def say_distance_from_roof(headroom_factor: float) -> str:
+def say_distance_from_roof(headroom_factor: Factor) -> Clause:
     """Return how near to the hardware's limit a launch is, and what the rest of the way is worth."""
     left = 1 - 1 / headroom_factor
     if left < NO_ROOM:
@@ -622,17 +656,19 @@ def say_distance_from_roof(headroom_factor: float) -> str:
     return f"at the best rate on record the same work would take {format_share(left)} less time"
 
 
-def _mark_findings_at_roof(answers_of_rules: list[Asked], room: float | None) -> list[Asked]:
+def _mark_findings_at_roof(
+    answers_of_rules: list[RuleAndFinding], headroom_factor: Factor | None
+) -> list[RuleAndFinding]:
     """Mark the findings whose unit does the problem's own work as fast as it can.
 
     Where some of that work is redundant by another finding, less of it helps and nothing is marked.
     """
-    if room is None or room > AT_ROOF:
+    if headroom_factor is None or headroom_factor > AT_ROOF:
         return answers_of_rules
     for rule, found in answers_of_rules:
         if rule.less_work and found.status == "fires" and found.ranking_gain >= WORTH_NAMING:
             return answers_of_rules
-    said = say_distance_from_roof(room)
+    said = say_distance_from_roof(headroom_factor)
     marked = []
     for rule, found in answers_of_rules:
         judged = found
@@ -644,21 +680,23 @@ def _mark_findings_at_roof(answers_of_rules: list[Asked], room: float | None) ->
 
 
 def clear_negligible_finding(
-    rule: LaunchRule, finding: LaunchFinding, lead: list[str]
+    rule: LaunchRule, finding: LaunchFinding, leading_rules: list[RuleName]
 ) -> LaunchFinding:
     """Return the finding, or clear where nothing is to be expected of it that a clock would show.
 
     What leads stays: it says what the launch is bound by.
     """
     expected = finding.expect
-    if expected is None or finding.rule in lead[:1]:
+    if expected is None or finding.rule in leading_rules[:1]:
         return finding
     if expected.gain >= LITTLE_TO_WIN or (expected.gain >= NOTHING_TO_WIN and expected.low >= 1):
         return finding
     return make_clear_finding(finding.rule, finding.note, rule.title)
 
 
-def _choose_leading_rules(verdict: Diagnosis, answers_of_rules: list[Asked]) -> list[str]:
+def _choose_leading_rules(
+    verdict: Diagnosis, answers_of_rules: list[RuleAndFinding]
+) -> list[RuleName]:
     """Return the rules that name the verdict's cause, the first one first.
 
     A rule explains a limiter when it can be behind it. A special cause with something to gain
@@ -686,7 +724,7 @@ def _choose_leading_rules(verdict: Diagnosis, answers_of_rules: list[Asked]) -> 
 
 
 def _select_and_rank_special_causes(
-    special: Sequence[LaunchFinding], least_gain: float
+    special: Sequence[LaunchFinding], least_gain: Factor
 ) -> list[LaunchFinding]:
     """Return the special causes that are worth the least, those that no counter bounds first.
 
@@ -704,18 +742,24 @@ def _select_and_rank_special_causes(
 
 
 def _select_findings_worth_more_than_limiter(
-    verdict: Diagnosis, answers_of_rules: list[Asked], lead: list[LaunchFinding]
+    verdict: Diagnosis,
+    answers_of_rules: list[RuleAndFinding],
+    findings_of_limiter: list[LaunchFinding],
 ) -> list[LaunchFinding]:
     """Return what comes before the findings of the verdict's limiter, as it is worth more.
 
     Where warps wait, that is work that can be saved and of which more is to be expected: it need not
     be done, whatever they wait for.
     """
-    if verdict.bound != "latency" or not lead or lead[0].gain is None:
+    if verdict.bound != "latency" or not findings_of_limiter or findings_of_limiter[0].gain is None:
         return []
     before = []
     for rule, finding in answers_of_rules:
         is_work = rule.fix is not None and rule.fix.kind in ("waste", "throughput")
-        if is_work and finding.is_cause and finding.ranking_gain > lead[0].ranking_gain:
+        if (
+            is_work
+            and finding.is_cause
+            and finding.ranking_gain > findings_of_limiter[0].ranking_gain
+        ):
             before.append(finding)
     return before

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from profkit.records.ablation import WORTH, AblationRecord, MeasuredAblation
 from profkit.records.record import Record
 from profkit.reports.figures import format_seconds, format_speedup
+
+if TYPE_CHECKING:
+    from profkit.units import AblationName, Clause, RuleName, Sha256
+
 
 IsGoneAndWhy = tuple[bool | None, str]  # None: it is not known
 
@@ -34,14 +39,16 @@ class HistoryAblation:
     refused: str | None = None  # why it was not measured: `nothing-to-take-away`, `steers` ...
 
 
-def make_history_rows_of_ablation(record: Record, report_sha256: str) -> Iterator[HistoryAblation]:
+def make_history_rows_of_ablation(
+    record: Record, record_sha256: Sha256
+) -> Iterator[HistoryAblation]:
     """Yield what each cause costs a run that was ablated, and which causes could not be removed."""
     found = _get_ablation_of_record(record)
     if found is None:
         return
     for row in found.measured:
         yield HistoryAblation(
-            record=report_sha256,
+            record=record_sha256,
             ablation=row.ablation,
             variant=record.variant,
             case=record.case,
@@ -55,7 +62,7 @@ def make_history_rows_of_ablation(record: Record, report_sha256: str) -> Iterato
         )
     for refusal in found.refused:
         yield HistoryAblation(
-            record=report_sha256,
+            record=record_sha256,
             ablation=refusal.ablation,
             variant=record.variant,
             case=record.case,
@@ -94,7 +101,7 @@ def describe_changed_ablation_gains(before: Record | None, after: Record | None)
 
 def describe_causes_that_cost_more(
     before: Iterable[HistoryAblation], after: Iterable[HistoryAblation]
-) -> dict[str, str]:
+) -> dict[AblationName, Clause]:
     """Return ablation -> in words, what its cause costs after a change, if it surely cost less before.
 
     Only of causes that a fix can reach and that are worth one. A cause that was looked for and not
@@ -119,13 +126,15 @@ def describe_causes_that_cost_more(
     return said
 
 
-def _say_cost(cost: float) -> str:
+def _say_cost(cost: float) -> Clause:
     if cost <= 0:
         return "nothing"
     return format_seconds(cost)
 
 
-def judge_fix_by_ablation(rule: str, before: Record | None, after: Record | None) -> IsGoneAndWhy:
+def judge_fix_by_ablation(
+    rule: RuleName, before: Record | None, after: Record | None
+) -> IsGoneAndWhy:
     """Return whether a rule's cause is gone, by what removing it brings, and why; None: not known."""
     was = _get_ablation_of_record(before)
     now = _get_ablation_of_record(after)
@@ -152,7 +161,7 @@ def _get_ablation_of_record(record: Record | None) -> AblationRecord | None:
 
 
 def _find_ablation_of_largest_reachable_gain(
-    ablation: AblationRecord | None, rule: str
+    ablation: AblationRecord | None, rule: RuleName
 ) -> MeasuredAblation | None:
     """Find the largest gain that a fix of a rule can reach."""
     largest = None

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
 from sys import byteorder
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import stats
-from profkit.evidence.compare import STRICT, BetweenProcesses
+from profkit.evidence.compare import STRICT, SpreadBetweenProcesses
 from profkit.evidence.gate import (
     GateReport,
     GateSubject,
@@ -27,7 +28,17 @@ from profkit.evidence.gate import (
     make_gate_report,
     make_unpaired_subject,
 )
-from profkit.files import TEXT_LIMIT, is_there, read_bytes, read_json_or_toml_bytes, resolve_path
+from profkit.files import (
+    TEXT_LIMIT,
+    is_path_there,
+    read_bytes,
+    read_json_or_toml_bytes,
+    resolve_path,
+)
+
+if TYPE_CHECKING:
+    from profkit.units import Seconds
+
 
 TIMES = "nv/json/bin:nv/cold/sample_times"  # the summary of nvbench that names a file of samples
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -230,7 +241,7 @@ def read_nvbench_cold_times(content: NvbenchFile, path: Path) -> BenchmarkFile:
 
 def read_nvbench_sample_file(
     summary: NvbenchSummary, path: Path, files_already_read: set[Path]
-) -> array[float]:
+) -> array[Seconds]:
     """Return the samples of a file of nvbench: 32-bit floats, seconds, little endian.
 
     Its name is relative to the JSON, or to where an older nvbench ran: the folder of that name beside
@@ -244,7 +255,7 @@ def read_nvbench_sample_file(
     folder = resolve_path(path.parent)
     for place in (folder / named, folder / f"{path.name}-bin" / named.name):
         file = resolve_path(place)
-        if file.is_relative_to(folder) and named.name and is_there(file):
+        if file.is_relative_to(folder) and named.name and is_path_there(file):
             if file in files_already_read:
                 raise ValueError(f"{named}: the samples of more than one state")
             files_already_read.add(file)
@@ -296,7 +307,7 @@ def judge_benchmark(
     except ProfkitError as error:
         return GateSubject(name=name, answer="no time", because=error.message)
     judged = judge_time_comparison(name, time, min(len(before.samples), len(after.samples)), STRICT)
-    assumed = BetweenProcesses(sigma=STRICT.thresholds.process_spread)
+    assumed = SpreadBetweenProcesses(sigma=STRICT.thresholds.process_spread)
     return structs.replace(judged, between_processes=assumed)
 
 

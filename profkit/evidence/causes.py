@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isfinite, isnan, log
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from profkit.diagnosis.rule import Diagnosis
 from profkit.diagnosis.rules import BY_ID
@@ -20,6 +20,10 @@ from profkit.evidence.counters import (
 )
 from profkit.evidence.stats import TimeComparison
 from profkit.records.store import Document
+
+if TYPE_CHECKING:
+    from profkit.units import FactorOrOne, RuleName
+
 
 # A cause has to account for at least so much of a change in time: what accounts for less is a part of
 # the answer, and the larger part is unknown.
@@ -57,7 +61,7 @@ class ChangeCause(Document, frozen=True, kw_only=True):
     share: float | None = None
 
 
-def compare_estimate_with_gain(
+def compare_fix_with_measured_gain(
     launch: LaunchChange, before: Diagnosis, time_comparison: TimeComparison | None
 ) -> EstimateAndGain | None:
     """Return the estimate for the finding that the change fixed; None where it fixed none."""
@@ -105,13 +109,13 @@ def find_cause_of_time_change(
         )
     for change in candidates:
         share = estimate_explained_share(change, time)
-        if can_explain_change(change, time, share):
+        if can_explain_most_of_change(change, time, share):
             return ChangeCause(rule=change.rule, state=change.state, share=share)
     return None
 
 
 def _iterate_findings_in_states_by_gain(
-    launch: LaunchChange, leading_rule: str, states: tuple[FindingState, ...]
+    launch: LaunchChange, leading_rule: RuleName, states: tuple[FindingState, ...]
 ) -> Iterator[FindingChange]:
     """Yield the findings in these states: the one that led first, then by what they were worth."""
     chosen = []
@@ -126,7 +130,7 @@ def _iterate_findings_in_states_by_gain(
     yield from chosen
 
 
-def _get_bound_on_gain_factor(change: FindingChange) -> float:
+def _get_bound_on_gain_factor(change: FindingChange) -> FactorOrOne:
     """Return the bound on the gain of a finding, on the side where it fires."""
     if change.state in ("gone", "better"):
         return change.before.gain or 1.0
@@ -148,7 +152,7 @@ def estimate_explained_share(change: FindingChange, time: TimeComparison) -> flo
     return (amount.before * before - amount.after * after) / (before - after)
 
 
-def can_explain_change(
+def can_explain_most_of_change(
     change: FindingChange, time: TimeComparison, explained_share: float | None
 ) -> bool:
     """Return whether a finding can account for most of a change in time."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 from msgspec import structs
@@ -29,6 +29,10 @@ from profkit.files import is_file, resolve_path
 from profkit.model.launch import NotCollected
 from profkit.records.store import Document, Unprinted
 from profkit.reports.metrics import CATALOGUE
+
+if TYPE_CHECKING:
+    from profkit.units import CommandText, ExitStatus, MetricName, RunLabel, TextOrEmpty
+
 
 ClaimVerdict = Literal["holds", "fails", "undecided"]
 Number = float | int | str | None
@@ -73,7 +77,7 @@ def at_least(value: Interval, bound: float) -> bool | None:
     return None
 
 
-def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
+def timed(evidence: Evidence, before: RunLabel, after: RunLabel) -> TimeComparison:
     """Return how the times of two runs ("variant.case") compare.
 
     A MissingEvidence where they were not timed or must not be compared: the claim becomes
@@ -87,7 +91,7 @@ def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
     return compare_warm_times(one.timed, other.timed)
 
 
-def undecided(because: str, *commands: str, **numbers: Number) -> Answer:
+def undecided(because: str, *commands: CommandText, **numbers: Number) -> Answer:
     """Return that what was collected decides nothing; `commands` would collect what does."""
     return Answer("undecided", because, numbers, commands)
 
@@ -186,7 +190,7 @@ def verify_claim_files(paths: Iterable[str | Path], evidence: Evidence) -> tuple
     return tuple(_verify_file(Path(path), evidence) for path in paths)
 
 
-def choose_exit_status(results: Iterable[Verified]) -> int:
+def choose_exit_status(results: Iterable[Verified]) -> ExitStatus:
     """Return 2 if a file or claim could not be tried, 1 if a binding gate is not met, else 0."""
     status = 0
     for file in results:
@@ -254,7 +258,7 @@ def _refuse_malformed_claim(claim: object) -> None:
         raise ProfkitError(f"the claim {claim.name!r:.80}: who and needs are texts", hint)
 
 
-def _find_fault_of_answer(answer: object) -> str:
+def _find_fault_of_answer(answer: object) -> TextOrEmpty:
     """Return what is wrong with what a claim returned; "" when it is an answer."""
     if not isinstance(answer, Answer):
         return f"returned a {type(answer).__name__}; return decide(...)"
@@ -332,7 +336,7 @@ def judge_claim(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
     )
 
 
-def answer_metric_not_collected(metric: str) -> Answer:
+def answer_metric_not_collected(metric: MetricName) -> Answer:
     """Return that a metric decides nothing, with the command that collects it."""
     known = CATALOGUE.get(metric)
     if known is None:

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.evidence.tables import HistoryRun, make_run_row
@@ -19,11 +20,15 @@ from profkit.records.parts import Commit
 from profkit.records.record import SCHEMA, parse_record
 from profkit.records.store import Read
 
+if TYPE_CHECKING:
+    from profkit.units import CommitHash, ProblemAndVariant, Sha256
+
+
 KERNELS = "kernels"
 _ENVIRONMENT = ("PROFKIT_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA")
 
 
-def find_ci_commit(environment: dict[str, str]) -> str | None:
+def find_ci_commit(environment: dict[str, str]) -> CommitHash | None:
     """Return the commit that a CI system says it works on; None without one."""
     for name in _ENVIRONMENT:
         if environment.get(name):
@@ -41,7 +46,7 @@ def read_current_commit(folder: Path) -> Commit | None:
         return None
 
 
-def resolve_commit_or_keep_name(folder: Path, name: str) -> str:
+def resolve_commit_where_git_is(folder: Path, name: str) -> str:
     """Return the hash of a commit by any of its names; the name as it is without a repository."""
     try:
         _run_git(folder, "rev-parse", "--git-dir")
@@ -94,8 +99,8 @@ def list_committed_records(folder: Path, read_hashes: ReadHashes) -> Read[list[H
 
 @functools.lru_cache(maxsize=4)  # records come commit by commit
 def _read_code_hashes_at(
-    folder: Path, commit: str, read_hashes: ReadHashes
-) -> dict[str, tuple[str, str]]:
+    folder: Path, commit: CommitHash, read_hashes: ReadHashes
+) -> dict[ProblemAndVariant, tuple[Sha256, CommitHash]]:
     """Return problem/variant -> hash of its code at a commit, and the last commit of kernels."""
     top = Path(_run_git(folder, "rev-parse", "--show-toplevel").decode().strip())
     last = _run_git(top, "log", "-1", "--format=%H", commit, "--", KERNELS).decode().strip()
@@ -110,22 +115,22 @@ def _read_code_hashes_at(
             return {}
 
 
-def _write_kernels_of_commit(top: Path, commit: str, place: Path) -> None:
+def _write_kernels_of_commit(repository: Path, commit: CommitHash, folder: Path) -> None:
     """Write the files of a commit's kernels into a folder, byte by byte as they were committed.
 
     `git archive` would run the filters that the repository's own configuration names.
     """
     paths: list[Path] = []
     blobs: list[str] = []
-    for entry in _run_git(top, "ls-tree", "-r", "-z", commit, "--", KERNELS).split(b"\0"):
+    for entry in _run_git(repository, "ls-tree", "-r", "-z", commit, "--", KERNELS).split(b"\0"):
         about, _, name = entry.partition(b"\t")
         mode, _, blob = about.decode().partition(" blob ")
-        path = place / os.fsdecode(name)
-        if mode in ("100644", "100755") and ".." not in path.parts and path.is_relative_to(place):
+        path = folder / os.fsdecode(name)
+        if mode in ("100644", "100755") and ".." not in path.parts and path.is_relative_to(folder):
             paths.append(path)
             blobs.append(blob)
     # Of each: its name, its kind, how many bytes; a line end; these bytes; a line end.
-    content = BytesIO(_run_git(top, "cat-file", "--batch", stdin="\n".join(blobs).encode()))
+    content = BytesIO(_run_git(repository, "cat-file", "--batch", stdin="\n".join(blobs).encode()))
     for path in paths:
         size = int(content.readline().split()[2])
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +138,7 @@ def _write_kernels_of_commit(top: Path, commit: str, place: Path) -> None:
         content.readline()
 
 
-def _iterate_changed_json_files(folder: Path) -> Iterator[tuple[str, str]]:
+def _iterate_changed_json_files(folder: Path) -> Iterator[tuple[CommitHash, str]]:
     options = "--reverse", "--no-renames", "--diff-filter=AM", "--name-only", "--format=commit %H"
     log = _run_git(folder, "log", *options, "--", "*.json").decode("utf-8", "replace")
     commit = ""
@@ -155,10 +160,10 @@ _QUIET = (
 _OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 
 
-def _run_git(folder: Path, *words: str, stdin: bytes = b"") -> bytes:
+def _run_git(folder: Path, *git_arguments: str, stdin: bytes = b"") -> bytes:
     try:
         done = subprocess.run(
-            ["git", *_QUIET, "-C", str(folder), *words],
+            ["git", *_QUIET, "-C", str(folder), *git_arguments],
             input=stdin,
             capture_output=True,
             timeout=120,

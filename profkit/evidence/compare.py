@@ -12,7 +12,7 @@ from itertools import chain
 from math import isnan, nan
 from operator import eq
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import structs
 
@@ -21,7 +21,7 @@ from profkit.evidence import counters, stats
 from profkit.evidence.causes import (
     ChangeCause,
     EstimateAndGain,
-    compare_estimate_with_gain,
+    compare_fix_with_measured_gain,
     find_cause_of_time_change,
 )
 from profkit.evidence.conditions import (
@@ -45,9 +45,13 @@ from profkit.evidence.stats import Taken, Thresholds, TimeAnswer, TimeComparison
 from profkit.records.record import Record
 from profkit.records.store import Document, Unprinted
 
+if TYPE_CHECKING:
+    from profkit.units import CaseName, Clause, FrameRow, KernelName, RangeName, Sentence
+
+
 ExitStatusAndReason = tuple[int, str]  # 1: something is worse or wrong; 2: not compared
 
-Untimed = Literal["", "one side", "both sides", "unchanged"]
+SidesWithoutTimes = Literal["", "one side", "both sides", "unchanged"]
 SpreadOf = Callable[[str], float | None]  # a GPU (uuid) -> what its processes differ by, measured
 nobody_measured: SpreadOf = dict[str, float]().get  # where there is no history
 
@@ -72,14 +76,14 @@ COMPARE = Policy()
 STRICT = Policy(stats.GATE, strict=True)  # of what nobody looks at again: a gate, a history
 
 
-class BetweenProcesses(Document, frozen=True, kw_only=True):
+class SpreadBetweenProcesses(Document, frozen=True, kw_only=True):
     """What a median is taken to differ by from one process to the next."""
 
     sigma: float = nan  # relative standard deviation
     measured: bool = False  # whether the history knows it of this GPU; else it is assumed
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Sentence:
         """Return the spread as a sentence, and whether it was measured."""
         differ = f"processes differ by {self.sigma * 100:.2g} %"
         if self.measured:
@@ -107,7 +111,7 @@ class RunComparison(Document, frozen=True, kw_only=True):
     time: TimeComparison | None = None  # the verdict on time, None without timing of both
     time_note: str = ""  # where `time` comes from, or why it is None
     # what processes are taken to differ by; None where both were timed in one
-    between_processes: BetweenProcesses | None = None
+    between_processes: SpreadBetweenProcesses | None = None
     # what BEFORE's diagnosis expected of the fix, and what was measured; of one launch, timed
     estimate: EstimateAndGain | None = None
     # the finding that explains why the time changed; of one launch, where one does
@@ -124,7 +128,7 @@ class RunComparison(Document, frozen=True, kw_only=True):
     bad_samples: Unprinted[bool] = False
     # which side has no samples: none, one, or both; of two, whether they are unchanged, by
     # machine code or report
-    untimed: Unprinted[Untimed] = ""
+    untimed: Unprinted[SidesWithoutTimes] = ""
 
     @property
     def has_no_pair(self) -> bool:
@@ -152,7 +156,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         compared=True,
         time=time,
         time_note=time_note,
-        between_processes=get_assumed_spread(before.record, after.record, policy),
+        between_processes=get_spread_of_processes(before.record, after.record, policy),
         bad_samples=not untimed and (time is None or time.reason == "too-few"),
         untimed=untimed,
         estimate=estimate,
@@ -169,19 +173,19 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
 
 def _explain_gain_of_single_launch(
     before: Run,
-    pairs: Sequence[tuple[Row, Row]],
+    pairs: Sequence[tuple[FrameRow, FrameRow]],
     launches: Sequence[LaunchChange],
     time: TimeComparison | None,
 ) -> tuple[EstimateAndGain | None, ChangeCause | None]:
     """Return how the estimate for a single launch came out, and what explains its change."""
     if len(launches) != 1:
         return None, None
-    estimate = compare_estimate_with_gain(launches[0], before.judge_row(pairs[0][0]), time)
+    estimate = compare_fix_with_measured_gain(launches[0], before.judge_row(pairs[0][0]), time)
     return estimate, find_cause_of_time_change(launches[0], time)
 
 
 def _compare_pairs(
-    before: Run, after: Run, pairs: Iterable[tuple[Row, Row]]
+    before: Run, after: Run, pairs: Iterable[tuple[FrameRow, FrameRow]]
 ) -> Iterator[LaunchChange]:
     """Yield the change of each pair of launches."""
     for old, new in pairs:
@@ -211,7 +215,7 @@ class Compared(Document, frozen=True, kw_only=True, tag_field="schema", tag="pro
 def compare_sides(
     before: Comparand,
     after: Comparand,
-    case: str | None = None,
+    case: CaseName | None = None,
     artifacts: str | Path | Evidence = "artifacts",
     policy: Policy = COMPARE,
 ) -> Compared:
@@ -264,7 +268,7 @@ def compare_recorded_times(before: Run, after: Run, policy: Policy) -> ComparedT
     if is_same_timing(was, now):
         sentence = "both sides are the same measurement: there is no change to judge"
         time = structs.replace(time, answer="same", reason="identical", sentence=sentence)
-    between = get_assumed_spread(was, now, policy)
+    between = get_spread_of_processes(was, now, policy)
     note = f"warm L2, {classify_timing_processes(was, now)}"
     if between:
         note = f"{note}: {between.sentence}"
@@ -284,7 +288,7 @@ def is_same_timing(before: Record | None, after: Record | None) -> bool:
     return same and all(map(eq, before.warm_samples, after.warm_samples))
 
 
-def find_sides_without_times(before: Run, after: Run) -> Untimed:
+def find_sides_without_times(before: Run, after: Run) -> SidesWithoutTimes:
     """Return which sides have no times; empty where both have them."""
     timed = [bool(run.record and run.record.warm_samples) for run in (before, after)]
     if any(timed):
@@ -314,9 +318,9 @@ def classify_timing_processes(before: Record | None, after: Record | None) -> Ta
     return "one process"
 
 
-def get_assumed_spread(
+def get_spread_of_processes(
     before: Record | None, after: Record | None, policy: Policy
-) -> BetweenProcesses | None:
+) -> SpreadBetweenProcesses | None:
     """Return what two runs' processes are taken to differ by; None where both were timed in one.
 
     What was measured counts for the GPU that it was measured on: of two GPUs nobody has.
@@ -327,13 +331,13 @@ def get_assumed_spread(
     if uuid and uuid == get_gpu_uuid_of_timing(after):
         sigma = policy.spread_of(uuid)
         if sigma is not None:
-            return BetweenProcesses(sigma=sigma, measured=True)
-    return BetweenProcesses(sigma=policy.thresholds.process_spread, measured=False)
+            return SpreadBetweenProcesses(sigma=sigma, measured=True)
+    return SpreadBetweenProcesses(sigma=policy.thresholds.process_spread, measured=False)
 
 
 def compare_warm_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
     """Return whether AFTER is faster, by the warm samples of two records: the one place that says so."""
-    between = get_assumed_spread(before, after, policy)
+    between = get_spread_of_processes(before, after, policy)
     known = policy.thresholds
     if between:
         known = replace(known, process_spread=between.sigma)
@@ -376,7 +380,9 @@ def match_launches(before: Run, after: Run) -> MatchedLaunches:
     return MatchedLaunches(pairs, leftover)
 
 
-def _pair_launches_of_one_name(old: Sequence[Row], new: Sequence[Row]) -> list[tuple[Row, Row]]:
+def _pair_launches_of_one_name(
+    old: Sequence[FrameRow], new: Sequence[FrameRow]
+) -> list[tuple[FrameRow, FrameRow]]:
     """Return the n-th launch of a range and a kernel with the n-th of the same."""
     new_by_key = index_launches_by_range_and_kernel(new)
     pairs = []
@@ -386,13 +392,13 @@ def _pair_launches_of_one_name(old: Sequence[Row], new: Sequence[Row]) -> list[t
     return pairs
 
 
-def _has_one_kernel(rows: Iterable[Row]) -> bool:
+def _has_one_kernel(rows: Iterable[FrameRow]) -> bool:
     return len({row["kernel"] for row in rows}) == 1
 
 
 def _list_unpaired_kernels(
-    rows: Iterable[Row], pairs: Sequence[tuple[Row, Row]]
-) -> tuple[str, ...]:
+    rows: Iterable[FrameRow], pairs: Sequence[tuple[FrameRow, FrameRow]]
+) -> tuple[KernelName, ...]:
     """Return the kernels of the rows that are in no pair."""
     paired: set[int] = set()
     for pair in pairs:
@@ -400,7 +406,9 @@ def _list_unpaired_kernels(
     return tuple(str(row["kernel"]) for row in rows if id(row) not in paired)
 
 
-def index_launches_by_range_and_kernel(rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
+def index_launches_by_range_and_kernel(
+    rows: Iterable[FrameRow],
+) -> dict[tuple[RangeName | None, KernelName, int], FrameRow]:
     """Return (NVTX range or None, kernel, how many of these before it) -> row."""
     seen: Counter[tuple[Any, ...]] = Counter()
     keyed: dict[tuple[Any, ...], Row] = {}
@@ -471,9 +479,9 @@ class GateResult(Document, frozen=True, kw_only=True):
 
 
 def list_exit_reasons(
-    changes: Iterable[RunComparison], fail_if: Collection[str]
+    changes: Iterable[RunComparison], what_is_bad: Collection[str]
 ) -> list[ExitStatusAndReason]:
-    """Return exit status -> why a change asks for it; `fail_if`: what is asked to be bad.
+    """Return exit status -> why a change asks for it; `what_is_bad`: what is asked to be bad.
 
     2 when something could not be compared, 1 when AFTER is bad as asked. An AFTER that is wrong is
     bad, whether asked or not. What neither side timed is named with 0 where it is unchanged, or
@@ -491,8 +499,8 @@ def list_exit_reasons(
         elif change.bad_samples:
             said = [(2, change.time.sentence if change.time else change.time_note)]
         else:
-            said = [(1, what) for what in iterate_asked_regressions(change, fail_if)]
-            if "slower" in fail_if and change.untimed:
+            said = [(1, what) for what in iterate_asked_regressions(change, what_is_bad)]
+            if "slower" in what_is_bad and change.untimed:
                 harmless = change.untimed == "unchanged" or (
                     change.untimed == "both sides" and tried
                 )
@@ -510,14 +518,16 @@ def _explain_uncompared_with_exit_status(change: RunComparison) -> ExitStatusAnd
     return status, "; ".join(reason.sentence for reason in change.refusals)
 
 
-def iterate_asked_regressions(change: RunComparison, fail_if: Collection[str]) -> Iterator[str]:
+def iterate_asked_regressions(
+    change: RunComparison, what_is_bad: Collection[str]
+) -> Iterator[Clause]:
     """Yield what of that which was asked for is worse."""
-    if "slower" in fail_if and change.time is not None and change.time.answer == "slower":
+    if "slower" in what_is_bad and change.time is not None and change.time.answer == "slower":
         yield change.time.sentence
     findings = chain.from_iterable(launch.findings for launch in change.launches)
     new = [finding.rule for finding in findings if finding.what == "new"]
-    if "finding" in fail_if and new:
+    if "finding" in what_is_bad and new:
         yield f"new finding {', '.join(dict.fromkeys(new))}"
     worse = [r.name for r in change.resources if r.worse]
-    if "resource" in fail_if and worse:
+    if "resource" in what_is_bad and worse:
         yield f"more {', '.join(worse)}"

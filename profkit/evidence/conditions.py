@@ -19,7 +19,7 @@ from profkit.reports.figures import format_seconds
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Run
-    from profkit.units import Hertz, Watts
+    from profkit.units import BeforeAndAfter, Clause, GpuName, GpuUuid, Hertz, Sentence, Watts
 
 Refused = Literal["wrong", "sanitizer", "same-binary", "device", "clocks", "ncu", "case", "stale"]
 # Refusals that --anyway sets aside; the others would compare something that is not there.
@@ -92,7 +92,7 @@ def _refuse_same_binary(before: Record, after: Record) -> list[ComparisonRefusal
 
 def get_differing_values(
     read_condition: Callable[[Any], Any], before: Any, after: Any
-) -> tuple[Any, Any] | None:
+) -> BeforeAndAfter | None:
     """Return what both sides say of a condition, where it is two things; None elsewhere."""
     was = read_condition(before)
     now = read_condition(after)
@@ -115,7 +115,7 @@ def format_clock_or_text(value: Any) -> str:
     return str(value)
 
 
-def get_gpu_name(run: Run) -> str | None:
+def get_gpu_name(run: Run) -> GpuName | None:
     """Return the GPU's name, of the record or else of the report."""
     if run.record and run.record.known_gpu.name:
         return run.record.known_gpu.name
@@ -123,7 +123,7 @@ def get_gpu_name(run: Run) -> str | None:
     return device
 
 
-def get_clock_control(run: Run) -> str | None:
+def get_ncu_clock_control(run: Run) -> str | None:
     """Return what ncu did to the clocks; None without a record."""
     return run.record.clock_control if run.record else None
 
@@ -139,7 +139,7 @@ def get_sm_clock(run: Run) -> Hertz | None:
 _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
     ("device", "GPUs", get_gpu_name),
     ("clocks", "SM clocks", get_sm_clock),
-    ("clocks", "clock controls", get_clock_control),
+    ("clocks", "clock controls", get_ncu_clock_control),
     ("ncu", "Nsight Compute versions", lambda run: run.get_value_of_longest_launch("ncu_version")),
 )
 
@@ -152,7 +152,7 @@ def get_timing_method(record: Record) -> str | None:
     return record.known_timing.method or None
 
 
-def list_timing_method_differences(before: Record, after: Record) -> list[str]:
+def list_timing_method_differences(before: Record, after: Record) -> list[Sentence]:
     """Return why two records' times are of two kinds: two timers, or a cold L2 and a warm one."""
     found = []
     if methods := get_differing_values(get_timing_method, before, after):
@@ -174,7 +174,7 @@ def _list_l2_states(record: Record) -> set[str]:
     return states
 
 
-def list_machine_differences(before: Record, after: Record) -> list[str]:
+def list_machine_differences(before: Record, after: Record) -> list[Clause]:
     """Return what of the machine differs between two records of one kind of GPU."""
     if before.timing_session is not None and before.timing_session == after.timing_session:
         return []
@@ -187,7 +187,7 @@ def list_machine_differences(before: Record, after: Record) -> list[str]:
     return differences
 
 
-def get_gpu_uuid_of_timing(record: Record | None) -> str | None:
+def get_gpu_uuid_of_timing(record: Record | None) -> GpuUuid | None:
     """Return which GPU a record was timed on; None where it is not known."""
     if record is None:
         return None
@@ -211,7 +211,7 @@ def get_gpus_sharing_ncu_run(record: Record) -> str | None:
     return ncu.visible
 
 
-def describe_external_throttling(record: Record) -> str | None:
+def describe_external_throttling(record: Record) -> Clause | None:
     """Return what held the clocks down from outside; None where the GPU was not asked."""
     timing = record.known_timing
     held_by = None
@@ -234,7 +234,7 @@ _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
 # --- what is no reason to refuse, and worth a word ------------------------------------------------
 
 
-def _list_what_run_lacks(run: Run) -> Iterator[str]:
+def _list_what_run_lacks(run: Run) -> Iterator[Sentence]:
     """Yield what one run lacks: a record, a check, fields of its record, counters."""
     if run.record is None:
         yield f"{run.name} has no run record: its correctness is unknown"
@@ -251,7 +251,7 @@ def _list_what_run_lacks(run: Run) -> Iterator[str]:
 UNLIKE_NAMES = "no kernel has the same name on both sides: these may be different kernels"
 
 
-def list_comparison_notes(before: Run, after: Run) -> list[str]:
+def list_comparison_notes(before: Run, after: Run) -> list[Sentence]:
     """Return what else to know about two runs: not checked, no report, other kernels, GPUs or clocks."""
     notes: list[str] = []
     for run in (before, after):
@@ -272,7 +272,7 @@ def list_comparison_notes(before: Run, after: Run) -> list[str]:
     return notes
 
 
-def _iterate_ncu_clock_notes(hz_before: float | None, hz_after: float | None) -> Iterator[str]:
+def _iterate_ncu_clock_notes(hz_before: Hertz | None, hz_after: Hertz | None) -> Iterator[Sentence]:
     """Yield that two clocks of the SM, in Hz, differ."""
     if not hz_before or not hz_after:
         return
@@ -283,15 +283,15 @@ def _iterate_ncu_clock_notes(hz_before: float | None, hz_after: float | None) ->
         )
 
 
-def shorten_list_of_paths(paths: Sequence[str]) -> str:
+def shorten_list_of_paths(paths_in_record: Sequence[str]) -> str:
     """Return the first places, and whether there are others."""
-    named = ", ".join(path[:_LONGEST] for path in paths[:_NAMED])
-    if len(paths) > _NAMED:
+    named = ", ".join(path[:_LONGEST] for path in paths_in_record[:_NAMED])
+    if len(paths_in_record) > _NAMED:
         return f"{named} and others"
     return named
 
 
-def _list_gpu_notes(before: Record, after: Record) -> list[str]:
+def _list_gpu_notes(before: Record, after: Record) -> list[Sentence]:
     """Return a note on two runs of two GPUs of one name; none of other runs."""
     if uuids := get_differing_values(get_gpu_uuid_of_timing, before, after):
         return ["timed on two GPUs of the same model: {} and {}".format(*uuids)]

@@ -19,16 +19,28 @@ from profkit.errors import ProfkitError
 from profkit.evidence.ablated import judge_fix_by_ablation
 from profkit.evidence.moves import compute_factor_of_change, parse_expected_changes
 from profkit.judge import Status
-from profkit.model.launch import Launch, NotCollected
+from profkit.model.launch import NotCollected, StrictLaunch
 from profkit.model.resources import RESOURCES
 from profkit.records.store import Document, Unprinted
 from profkit.reports.figures import format_speedup, format_value_with_unit, format_values_with_unit
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
-    from profkit.evidence.runs import Row, Run
-    from profkit.records.header import Header
-    from profkit.units import Factor
+    from profkit.evidence.runs import Run
+    from profkit.records.header import VariantHeader
+    from profkit.units import (
+        Clause,
+        ClauseOrEmpty,
+        Factor,
+        FactorOrOne,
+        FloatOrNan,
+        FrameRow,
+        MetricName,
+        Quantity,
+        RuleName,
+        Share,
+        TextOrEmpty,
+    )
 
 HoldsAndWhy = tuple[bool | None, str]  # None: it cannot be told
 
@@ -81,7 +93,7 @@ Became = Literal["gone", "new", "hidden", "uncovered", "changed", "unknown", "st
 FindingState = Literal["gone", "new", "worse", "better", "still there", "explained", "unknown"]
 
 
-def make_moved_metric(metric: str, unit: str, before: float, after: float) -> MovedMetric:
+def make_moved_metric(metric: MetricName, unit: str, before: float, after: float) -> MovedMetric:
     """Return a metric's move: percentage points of a share, and the factor, infinite from 0."""
     points = None
     if unit == "share":
@@ -131,7 +143,7 @@ class CauseAmounts(Document, frozen=True, kw_only=True):
     cycles_after: Unprinted[float] = nan
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Clause:
         """Return both sides: "35 % -> 66 % of the warps' time", or "19 % ..., as before".
 
         Where a share went another way than the time that is judged, that time comes first: a share
@@ -168,7 +180,7 @@ class CauseAmounts(Document, frozen=True, kw_only=True):
         return not (is_same_way and is_amount_clearly_changed("count", *self.compared_values))
 
     @property
-    def compared_values(self) -> tuple[float, float]:
+    def compared_values(self) -> tuple[Quantity, Quantity]:
         """Return what is compared: cycles where they are known, else the amounts themselves."""
         if isnan(self.cycles_before) or isnan(self.cycles_after):
             return self.before, self.after
@@ -188,7 +200,7 @@ class FindingChange(Document, frozen=True, kw_only=True):
     state: FindingState = "unknown"  # the same as `what`, in the words of the screen
 
     @property
-    def repeated_rule(self) -> str:
+    def repeated_rule(self) -> TextOrEmpty:
         """Return the rule that says the same on each side where this one fires; "" for none."""
         said = {side.repeats for side in (self.before, self.after) if side.status == "fires"}
         if len(said) == 1:
@@ -196,7 +208,7 @@ class FindingChange(Document, frozen=True, kw_only=True):
         return ""
 
     @property
-    def why(self) -> str:
+    def why(self) -> ClauseOrEmpty:
         """Return how much of the cause there is, and why it is clear on a side that has enough of it."""
         amount = ""
         if self.amount is not None:
@@ -231,7 +243,7 @@ class LaunchChange(Document, frozen=True, kw_only=True):
 
 
 def compare_launches(
-    before: Row, after: Row, verdicts: tuple[Diagnosis, Diagnosis]
+    before: FrameRow, after: FrameRow, verdicts: tuple[Diagnosis, Diagnosis]
 ) -> LaunchChange:
     """Compare the metrics and findings of a launch before and after a change."""
     only_before = []
@@ -260,7 +272,7 @@ def compare_launches(
     )
 
 
-def list_moved_metrics(before: Row, after: Row) -> tuple[MovedMetric, ...]:
+def list_moved_metrics(before: FrameRow, after: FrameRow) -> tuple[MovedMetric, ...]:
     """Return every catalogue metric that both have and that differs, farthest first."""
     found = []
     for metric in CATALOGUE.values():
@@ -276,14 +288,14 @@ def list_moved_metrics(before: Row, after: Row) -> tuple[MovedMetric, ...]:
 def compare_findings(
     before: Diagnosis,
     after: Diagnosis,
-    rows: tuple[Row, Row] = ({}, {}),
+    rows: tuple[FrameRow, FrameRow] = ({}, {}),
 ) -> tuple[FindingChange, ...]:
     """Return what became of each rule that fires on either side: gone and new ones first."""
     was = index_findings_by_rule(before)
     now = index_findings_by_rule(after)
     launches = (
-        Launch(list_catalogue_metrics_of_row(rows[0])),
-        Launch(list_catalogue_metrics_of_row(rows[1])),
+        StrictLaunch(list_catalogue_metrics_of_row(rows[0])),
+        StrictLaunch(list_catalogue_metrics_of_row(rows[1])),
     )
     found = []
     for rule, old in was.items():
@@ -307,7 +319,7 @@ def compare_findings(
     return tuple(sorted(found, key=_rank_change))
 
 
-def _has_better_shape(rule_id: str, measured: MeasuredCause | None) -> bool:
+def _has_better_shape(rule_id: RuleName, measured: MeasuredCause | None) -> bool:
     """Return whether a launch has a better shape: a full unit hides a shape, and is no cause of it."""
     rule = BY_ID.get(rule_id)
     if rule is None or not rule.shape or measured is None:
@@ -315,7 +327,7 @@ def _has_better_shape(rule_id: str, measured: MeasuredCause | None) -> bool:
     return judge_amounts_of_cause(measured) == "better"
 
 
-def index_findings_by_rule(diagnosis: Diagnosis) -> dict[str, LaunchFinding]:
+def index_findings_by_rule(diagnosis: Diagnosis) -> dict[RuleName, LaunchFinding]:
     """Return rule -> its finding."""
     return {finding.rule: finding for finding in diagnosis.findings}
 
@@ -360,7 +372,7 @@ class MeasuredCause(NamedTuple):
 
 
 def measure_cause_on_both_sides(
-    rule: LaunchRule | None, launches: tuple[Launch, Launch], *, fired_before: bool
+    rule: LaunchRule | None, launches: tuple[StrictLaunch, StrictLaunch], *, fired_before: bool
 ) -> MeasuredCause | None:
     """Return the amounts of a rule's cause, by the measure that is enough where it fired.
 
@@ -403,7 +415,7 @@ def measure_cause_on_both_sides(
     return None
 
 
-def convert_share_to_cycles(share: float, launch: Launch) -> float:
+def convert_share_to_cycles(share: Share, launch: StrictLaunch) -> FloatOrNan:
     """Return a share of a launch's time in cycles of the SMs; NaN where no clock was collected."""
     try:
         return share * launch["time"] * launch["sm_clock"]
@@ -413,7 +425,7 @@ def convert_share_to_cycles(share: float, launch: Launch) -> float:
 
 def choose_word_for_finding_state(
     became: Became,
-    explained_by: str | None,
+    explained_by: RuleName | None,
     sides: tuple[FindingSide, FindingSide],
     measured: MeasuredCause | None,
 ) -> FindingState:
@@ -494,7 +506,7 @@ def is_amount_clearly_changed(unit: str, before: float, after: float) -> bool:
     return abs(log(before / after)) > GAIN
 
 
-def find_explaining_rule(finding: LaunchFinding, verdict: Diagnosis) -> str | None:
+def find_explaining_rule(finding: LaunchFinding, verdict: Diagnosis) -> RuleName | None:
     """Return the first finding of a launch that explains what this one saw in another launch.
 
     A wait and a full unit are explained by what can be the cause of them, or by a full unit that warps
@@ -531,7 +543,7 @@ _QUEUES: Mapping[str, frozenset[str]] = {
 }
 
 
-def find_largest_gain(*findings: FindingSide) -> Factor:
+def find_largest_gain(*findings: FindingSide) -> FactorOrOne:
     """Return the largest gain, as a factor, of those findings that fire; 1 where none does."""
     largest: Factor = 1.0
     for finding in findings:
@@ -540,7 +552,7 @@ def find_largest_gain(*findings: FindingSide) -> Factor:
     return largest
 
 
-def list_catalogue_metrics_of_row(row: Row) -> dict[str, float]:
+def list_catalogue_metrics_of_row(row: FrameRow) -> dict[MetricName, float]:
     """Return the metrics of a row of the frame."""
     metrics = {}
     for name in CATALOGUE:
@@ -549,7 +561,7 @@ def list_catalogue_metrics_of_row(row: Row) -> dict[str, float]:
     return metrics
 
 
-def read_metric(row: Row, metric: str) -> float:
+def read_metric(row: FrameRow, metric: MetricName) -> FloatOrNan:
     """Return a metric of a row, in its unit of the catalogue; NaN where it was not collected."""
     return float(row.get(metric, float("nan")))
 
@@ -575,7 +587,7 @@ class HeaderPrediction(Document, frozen=True, kw_only=True):
     because: str = ""
 
 
-def _list_declared_predictions(header: Header) -> list[tuple[str, PredictionKind]]:
+def _list_declared_predictions(header: VariantHeader) -> list[tuple[str, PredictionKind]]:
     """Return each prediction that a header declares, and of what kind it is."""
     declared: list[tuple[str, PredictionKind]] = []
     for kind in get_args(PredictionKind):
@@ -621,7 +633,7 @@ def _judge_predictions_by_counters(
     return tuple(predictions)
 
 
-def _get_finding_statuses_by_rule(run: Run) -> dict[str, str]:
+def _get_finding_statuses_by_rule(run: Run) -> dict[RuleName, str]:
     """Return rule -> fires, clear or unknown."""
     return {finding.rule: finding.status for finding in run.diagnosis().findings}
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan, nan
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 from msgspec import structs
@@ -19,7 +19,7 @@ from msgspec import structs
 from profkit.errors import ProfkitError
 from profkit.evidence import compare, stats
 from profkit.evidence.ablated import describe_causes_that_cost_more, make_history_rows_of_ablation
-from profkit.evidence.compare import STRICT, BetweenProcesses, Policy, RunComparison, SpreadOf
+from profkit.evidence.compare import STRICT, Policy, RunComparison, SpreadBetweenProcesses, SpreadOf
 from profkit.evidence.conditions import (
     list_machine_differences,
     list_timing_method_differences,
@@ -30,6 +30,18 @@ from profkit.records.paths import RunName
 from profkit.records.record import Record, suggest_run_command
 from profkit.records.store import Document, Unprinted
 from profkit.reports.figures import format_percent
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        CaseName,
+        Clause,
+        ClauseOrEmpty,
+        FloatOrNan,
+        Sentence,
+        SentenceOrEmpty,
+        Sha256,
+    )
+
 
 SEES = 0.02  # what "the same" means: a change of so much would have been seen
 _METHOD = {"ncu", "case"}
@@ -57,7 +69,7 @@ class GateSubject(Document, frozen=True, kw_only=True):
     # how many samples a side would see a change of SEES; None where that is not known
     samples_needed: int | None = None
     # what the processes were taken to differ by, where times were compared
-    between_processes: BetweenProcesses | None = None
+    between_processes: SpreadBetweenProcesses | None = None
 
 
 class GateReport(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.gate/1"):
@@ -75,7 +87,7 @@ class GateReport(Document, frozen=True, kw_only=True, tag_field="schema", tag="p
     closing: Unprinted[Mapping[int, Sequence[GateSubject]]] = msgspec.field(default_factory=dict)
 
     @property
-    def assumed_spread(self) -> BetweenProcesses | None:
+    def assumed_spread(self) -> SpreadBetweenProcesses | None:
         """Return how much processes are assumed to differ where nobody measured it; None elsewhere."""
         for subject in self.subjects:
             spread = subject.between_processes
@@ -118,7 +130,7 @@ def make_gate_report(
     )
 
 
-def say_answer_counts(subjects: Iterable[GateSubject]) -> str:
+def say_answer_counts(subjects: Iterable[GateSubject]) -> Clause:
     """Return how many subjects have each answer, in words."""
     counts = Counter(subject.answer for subject in subjects)
     always = ("slower", "faster", "same", "cannot tell")
@@ -132,7 +144,7 @@ def say_answer_counts(subjects: Iterable[GateSubject]) -> str:
 def judge_head_against_base(
     base: Evidence,
     head: Evidence,
-    case: str | None = None,
+    case: CaseName | None = None,
     strict: bool = False,
     spread_of: SpreadOf = compare.nobody_measured,
 ) -> GateReport:
@@ -173,7 +185,7 @@ def get_record_of_optional_run(run: Run | None) -> Record | None:
     return run.record
 
 
-def make_no_run_error(evidence: Evidence, case: str | None) -> ProfkitError:
+def make_no_run_error(evidence: Evidence, case: CaseName | None) -> ProfkitError:
     """Return the error for a side that has no run, at a case if one is given."""
     at = ""
     if case:
@@ -192,13 +204,13 @@ def judge_subject(
     name: str,
     before: Run | None,
     after: Run | None,
-    control: TimeComparison | None,
+    reference_comparison: TimeComparison | None,
     policy: Policy,
 ) -> GateSubject:
     """Return the answer on a subject by its run on each side; one of them may be missing."""
     if before and after:
         untimed = judge_untimed_subject(name, before, after)
-        return untimed or judge_timed_subject(before, after, control, policy)
+        return untimed or judge_timed_subject(before, after, reference_comparison, policy)
     return make_unpaired_subject(name, is_in_base=before is not None)
 
 
@@ -210,7 +222,7 @@ def make_unpaired_subject(name: str, *, is_in_base: bool) -> GateSubject:
 
 
 def read_runs_of_both_sides(
-    base: Evidence, head: Evidence, case: str | None, problems_to_extend: list[ProfkitError]
+    base: Evidence, head: Evidence, case: CaseName | None, problems_to_extend: list[ProfkitError]
 ) -> list[dict[RunName, Run]]:
     """Return the runs of each side; a ProfkitError of a side that has none, for no other reason."""
     sides = [read_runs_of_side(side, case, problems_to_extend) for side in (base, head)]
@@ -221,7 +233,7 @@ def read_runs_of_both_sides(
 
 
 def read_runs_of_side(
-    evidence: Evidence, case: str | None, problems_to_extend: list[ProfkitError]
+    evidence: Evidence, case: CaseName | None, problems_to_extend: list[ProfkitError]
 ) -> dict[RunName, Run]:
     """Return every run of a side; its report is read where its time is judged."""
     found, wrong = evidence.load_all_usable_runs(
@@ -256,7 +268,7 @@ def compare_references_by_case(
     head: Mapping[RunName, Run],
     policy: Policy,
     problems_to_extend: list[ProfkitError],
-) -> dict[str, TimeComparison]:
+) -> dict[CaseName, TimeComparison]:
     """Return case -> how the library calls that both sides timed compare: the most typical one.
 
     They say what the machine did, where the code cannot have. `problems_to_extend` takes samples that
@@ -299,9 +311,9 @@ def judge_stale_or_wrong_subject(
     """
     if after is None:
         return None
-    if before and find_current_code_hash(head, after) not in (
+    if before and find_current_or_measured_hash(head, after) not in (
         after.source_hash,
-        find_current_code_hash(base, before),
+        find_current_or_measured_hash(base, before),
     ):
         again = suggest_run_command(after.variant, after.case)
         because = f"its code has changed since it was measured: {again}"
@@ -325,7 +337,7 @@ def judge_stale_or_wrong_subject(
     return GateSubject(name=name, answer="wrong", because=because)
 
 
-def find_current_code_hash(side: Evidence, record: Record) -> str | None:
+def find_current_or_measured_hash(side: Evidence, record: Record) -> Sha256 | None:
     """Return the hash of the variant's code today; without its file, the hash that was measured."""
     file = side.headers.get(f"{record.problem}/{record.variant}")
     if file and record.source:
@@ -378,7 +390,7 @@ def compare_by_times(before: Run, after: Run, policy: Policy) -> compare.RunComp
 
 
 def judge_timed_subject(
-    before: Run, after: Run, control: TimeComparison | None, policy: Policy
+    before: Run, after: Run, reference_comparison: TimeComparison | None, policy: Policy
 ) -> GateSubject:
     """Return a subject whose code changed and that has a time on both sides."""
     change = compare_by_times(before, after, policy)
@@ -387,19 +399,19 @@ def judge_timed_subject(
     if not change.compared or time is None:
         return make_uncompared_subject(name, change)
     judged = judge_time_comparison(name, time, min(len(before.samples), len(after.samples)), policy)
-    causes = say_dearer_causes(before.timed, after.timed)
+    causes = say_causes_that_cost_more(before.timed, after.timed)
     because = f"{judged.because}{causes}"
     judged = structs.replace(judged, because=because, between_processes=change.between_processes)
     if judged.answer not in ("faster", "slower"):
         return judged
-    if machine := explain_machine_difference(time, control, before.timed, after.timed):
+    if machine := explain_machine_difference(time, reference_comparison, before.timed, after.timed):
         return structs.replace(judged, answer="cannot tell", because=machine, cause="machine")
     return structs.replace(
         judged, because=f"{time.sentence}{say_farthest_moved_metrics(change)}{causes}"
     )
 
 
-def say_dearer_causes(before: Record, after: Record) -> str:
+def say_causes_that_cost_more(before: Record, after: Record) -> ClauseOrEmpty:
     """Return the causes that ablations of both sides say cost more now, as the end of a sentence."""
     rows = make_history_rows_of_ablation(before, ""), make_history_rows_of_ablation(after, "")
     return "".join(f"; {said}" for said in describe_causes_that_cost_more(*rows).values())
@@ -444,8 +456,8 @@ def make_uncompared_subject(name: str, change: RunComparison) -> GateSubject:
 
 
 def explain_undecided(
-    time: TimeComparison, smallest_change: float, samples_needed: int | None
-) -> str:
+    time: TimeComparison, smallest_change: FloatOrNan, samples_needed: int | None
+) -> Sentence:
     """Return why nothing can be said, and what would help."""
     if isnan(smallest_change):
         return time.sentence
@@ -456,18 +468,19 @@ def explain_undecided(
 
 
 def explain_machine_difference(
-    time: TimeComparison, control: TimeComparison | None, before: Record, after: Record
-) -> str:
+    time: TimeComparison, reference_comparison: TimeComparison | None, before: Record, after: Record
+) -> SentenceOrEmpty:
     """Return why a difference that is real is the machine's: the references moved with it; "" elsewhere.
 
     Without references, of two machines nobody can say whose it is.
     """
-    if control is not None:
+    if reference_comparison is not None:
         if not (
-            stats.is_speedup_significant(control) and is_explained_by_references(time, control)
+            stats.is_speedup_significant(reference_comparison)
+            and is_explained_by_references(time, reference_comparison)
         ):
             return ""
-        factor = f"{1 / control.speedup.median:.3g}x their time"
+        factor = f"{1 / reference_comparison.speedup.median:.3g}x their time"
         also = f"the references measured with it changed as well ({factor})"
         return f"{time.sentence}, and {also}: the machine, not the code"
     machine = ", ".join(list_machine_differences(before, after))
@@ -477,10 +490,10 @@ def explain_machine_difference(
     return ""
 
 
-def is_explained_by_references(time: TimeComparison, control: TimeComparison) -> bool:
+def is_explained_by_references(time: TimeComparison, reference_comparison: TimeComparison) -> bool:
     """Return whether the references explain a difference: the same way, and by as much."""
     speedup = time.speedup
-    beyond_references = speedup.median / control.speedup.median
+    beyond_references = speedup.median / reference_comparison.speedup.median
     if abs(beyond_references - 1) <= SEES / 2:
         return True
     low = beyond_references * (speedup.low / speedup.median)
@@ -488,7 +501,7 @@ def is_explained_by_references(time: TimeComparison, control: TimeComparison) ->
     return low <= 1 <= high
 
 
-def say_farthest_moved_metrics(change: RunComparison) -> str:
+def say_farthest_moved_metrics(change: RunComparison) -> ClauseOrEmpty:
     """Return the metrics that moved farthest as the end of a sentence; empty without any."""
     if change.launches:
         moved = change.launches[0].moved[:_SHOWN]

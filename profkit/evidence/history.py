@@ -45,7 +45,7 @@ from profkit.evidence.tables import (
 from profkit.files import (
     ReadBudget,
     is_folder,
-    list_folder,
+    list_folder_entries,
     measure_memory_left,
     measure_memory_taken,
     open_regular_file,
@@ -62,7 +62,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    from profkit.units import ByteCount
+    from profkit.units import (
+        ByteCount,
+        Clause,
+        CommitHash,
+        DuckDbConnection,
+        FilePath,
+        FileSystemOrNone,
+        ParquetFile,
+        Sha256,
+        SqlText,
+    )
 
     Named = str | Path | pd.DataFrame | pd.Series | Mapping[str, str] | list[str] | tuple[str, ...]
 
@@ -91,7 +101,7 @@ class History:
     root: Path | str  # the folder, or a URL that fsspec knows; it need not exist yet
 
     @cached_property
-    def _open_store(self) -> tuple[Any, str]:
+    def _open_store(self) -> tuple[FileSystemOrNone, FilePath]:
         """Return the file system of a URL, None for a folder of this machine, and the path in it."""
         url = str(self.root)
         if "://" not in url:
@@ -123,7 +133,7 @@ class History:
         store, path = self._open_store
         if store is None:
             files = []
-            for file in list_folder(Path(path) / table):
+            for file in list_folder_entries(Path(path) / table):
                 if file.suffix == ".parquet" and file.name[0] != ".":
                     files.append(str(file))
             return files
@@ -185,7 +195,7 @@ class History:
                 problems.append(_make_read_error(file, error))
         return Read(pa.concat_tables(parts), problems)
 
-    def _open_file(self, file: str) -> Any:
+    def _open_file(self, file: str) -> ParquetFile:
         """Return a file of a table, open: never a pipe with such a name, which would be waited for."""
         store, _ = self._open_store
         return open_regular_file(file) if store is None else BytesIO(store.cat_file(file))
@@ -288,7 +298,9 @@ class History:
             self._write_parquet_file(name, sha256, into.getvalue())
 
 
-def _read_parquet_file(opened: Any, wanted: Sequence[str], budget: ReadBudget) -> pa.Table:
+def _read_parquet_file(
+    opened: ParquetFile, wanted_columns: Sequence[str], budget: ReadBudget
+) -> pa.Table:
     """Return what a file of Parquet has of the wanted columns; ValueError where it has one twice."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -299,7 +311,7 @@ def _read_parquet_file(opened: Any, wanted: Sequence[str], budget: ReadBudget) -
     held = page.schema_arrow.names
     if len(set(held)) < len(held):
         raise ValueError("it has a column twice")
-    names = [column for column in wanted if column in held]
+    names = [column for column in wanted_columns if column in held]
     unpacked = 0
     for n in range(page.metadata.num_row_groups):
         unpacked += page.metadata.row_group(n).total_byte_size
@@ -318,10 +330,10 @@ def _make_read_error(file: str, error: Exception) -> ProfkitError:
     )
 
 
-def add_artifacts(
+def add_artifacts_to_history(
     history: History,
     evidence: Evidence,
-    commit: str | None = None,
+    commit: CommitHash | None = None,
     commit_from: str | None = None,
 ) -> AddedRows:
     """Add what a folder of artifacts holds and the history does not.
@@ -357,14 +369,16 @@ def add_artifacts(
     return AddedRows(len(runs), len(launches), tuple(problems))
 
 
-def _diagnose_new_report(run: Run, report: str, diagnosed: set[str]) -> list[HistoryLaunch]:
+def _diagnose_new_report(
+    run: Run, report: str, sha256s_diagnosed: set[Sha256]
+) -> list[HistoryLaunch]:
     """Return the launches of a run's report; none of a report that is diagnosed already."""
-    if not run.report or not report or report in diagnosed:
+    if not run.report or not report or report in sha256s_diagnosed:
         return []
     return list(tables.iterate_launch_rows(list_frame_rows_as_dicts(run.launches), report))
 
 
-def _register_tables(connection: Any, history: History) -> list[ProfkitError]:
+def _register_tables(connection: DuckDbConnection, history: History) -> list[ProfkitError]:
     """Make views of the history's tables; return what is wrong with files that cannot be read."""
     problems: list[ProfkitError] = []
     for name in tables.TABLES:
@@ -375,7 +389,7 @@ def _register_tables(connection: Any, history: History) -> list[ProfkitError]:
     return problems
 
 
-def query_history(history: History, sql: str) -> Read[pd.DataFrame]:
+def query_history(history: History, sql: SqlText) -> Read[pd.DataFrame]:
     """Ask the tables `runs`, `launches`, `reports`, `twins` and `ablations` with SQL (DuckDB).
 
     Of an answer with more than ROWS_MOST rows, a few more than these are given.
@@ -447,13 +461,15 @@ def _make_thread_limit_setting() -> dict[str, str]:
     return {"threads": "1"}
 
 
-def _describe_size(size: int) -> str:
-    if size >= MEMORY_MOST:
-        return f"{size / 1e9:g} GB"
-    return f"{size / 1e6:.0f} MB"
+def _describe_size(size_bytes: int) -> str:
+    if size_bytes >= MEMORY_MOST:
+        return f"{size_bytes / 1e9:g} GB"
+    return f"{size_bytes / 1e6:.0f} MB"
 
 
-def _run_query(connection: duckdb.DuckDBPyConnection, sql: str, most_bytes: int) -> pd.DataFrame:
+def _run_query(
+    connection: duckdb.DuckDBPyConnection, sql: SqlText, most_bytes: ByteCount
+) -> pd.DataFrame:
     import pandas as pd
 
     if connection.execute(sql) is None:
@@ -496,7 +512,7 @@ def _limit_processor_time(connection: duckdb.DuckDBPyConnection) -> Iterator[Non
 
 
 @contextmanager
-def _limit_further_memory(more_bytes: int) -> Iterator[None]:
+def _limit_further_memory(more_bytes: ByteCount) -> Iterator[None]:
     """Hold this process to so much memory more: DuckDB's own limit leaves out what one value takes."""
     import resource
 
@@ -513,11 +529,11 @@ def _limit_further_memory(more_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _make_unfinished_query_error(why: str) -> ProfkitError:
+def _make_unfinished_query_error(why: Clause) -> ProfkitError:
     return ProfkitError(f"the question: {why}", "ask for less: WHERE, GROUP BY or LIMIT")
 
 
-def _write_sql_of_distinct_view(name: str) -> str:
+def _write_sql_of_distinct_view(name: str) -> SqlText:
     """Return the view of a table in which a row that stands in several files stands once."""
     surest = f"ORDER BY list_position({list(tables.ORIGINS)}, commit_from) NULLS LAST, commit"
     keys = ", ".join(f'"{key}"' for key in tables.KEYS[name])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -20,8 +20,12 @@ from profkit.evidence.compare import COMPARE, GateResult, Policy, RunComparison
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.samples import Interval, group_samples_by_process
 from profkit.evidence.stats import TimeComparison, estimate_median
-from profkit.records.header import Header
+from profkit.records.header import VariantHeader
 from profkit.records.store import Document, Unprinted
+
+if TYPE_CHECKING:
+    from profkit.units import CaseName, Sentence, SentenceOrEmpty, VariantName
+
 
 Decision = Literal["keep", "reject", "no gain proven", "undecided"]
 Role = Literal["variant", "baseline", "reference"]
@@ -68,7 +72,7 @@ class LaddersDocument(
     ladders: tuple[Ladder, ...] = ()
 
 
-def build_ladder(evidence: Evidence, case: str, policy: Policy = COMPARE) -> Ladder:
+def build_ladder(evidence: Evidence, case: CaseName, policy: Policy = COMPARE) -> Ladder:
     """Return the ablation table of a case; a ProfkitError where nothing was recorded at it."""
     runs, problems = evidence.load_all_usable_runs(lambda name: name[1] == case)
     if not problems and not any(run.record and not run.record.is_reference for run in runs):
@@ -82,7 +86,7 @@ def build_ladder(evidence: Evidence, case: str, policy: Policy = COMPARE) -> Lad
 
 def build_ladder_of_runs(
     runs: Sequence[Run],
-    case: str,
+    case: CaseName,
     policy: Policy = COMPARE,
     unreadable: Iterable[ProfkitError] = (),
 ) -> Ladder:
@@ -157,7 +161,7 @@ class LadderOrder(NamedTuple):
     circular: list[str]
 
 
-def order_variants_after_parents(parents: Mapping[str, str | None]) -> LadderOrder:
+def order_variants_after_parents(parents: Mapping[VariantName, VariantName | None]) -> LadderOrder:
     """Order variants, siblings as they are given; those that lead in a circle are the last."""
     children: dict[str | None, list[str]] = {}
     for variant, parent in parents.items():
@@ -176,11 +180,11 @@ def order_variants_after_parents(parents: Mapping[str, str | None]) -> LadderOrd
 
 
 def build_ladder_step(
-    runs: Mapping[str, Run], references: Iterable[Run], place: LadderPlace, policy: Policy
+    runs: Mapping[VariantName, Run], references: Iterable[Run], place: LadderPlace, policy: Policy
 ) -> LadderStep:
     """Return a variant's step: its time, and the comparison with the one that it changes."""
     run = runs[place.variant]
-    header = run.record.header if run.record else Header()
+    header = run.record.header if run.record else VariantHeader()
     parent = runs.get(header.after or "")
     time = None
     compared = {}
@@ -254,8 +258,8 @@ class SummaryDocument(
 
 def summarize_variant(
     evidence: Evidence,
-    variant: str,
-    case: str,
+    variant: VariantName,
+    case: CaseName,
     against: str | None = None,
     gates: Sequence[GateResult] = (),
     policy: Policy = COMPARE,
@@ -297,7 +301,7 @@ def summarize_gate(gate: GateResult) -> SummaryGate:
 
 def decide_variant(
     run: Run, change: RunComparison | None, gates: Sequence[GateResult] = ()
-) -> tuple[Decision, str]:
+) -> tuple[Decision, Sentence]:
     """Return whether to keep a variant, and why: right first, then the gates, then time."""
     fault = find_exclusion_reason(run, gates)
     if fault:
@@ -314,7 +318,7 @@ def decide_variant(
     return decision, f"right, and {measured}" if decision == "keep" else measured
 
 
-def find_exclusion_reason(run: Run, gates: Sequence[GateResult]) -> str:
+def find_exclusion_reason(run: Run, gates: Sequence[GateResult]) -> SentenceOrEmpty:
     """Return what rules a variant out whatever its time; "" if nothing does."""
     record = run.record
     if record and record.correct is False:

@@ -35,7 +35,7 @@ from profkit.files import is_folder
 from profkit.records.store import Document, Unprinted
 
 if TYPE_CHECKING:
-    from profkit.units import Seconds, Share
+    from profkit.units import GpuName, GpuUuid, Seconds, Share
 
 
 _LEAST = 2  # degrees of freedom: one difference is no spread
@@ -65,7 +65,7 @@ class _GpuMedians:
 
 def _group_log_medians_and_times(
     rows: Iterable[HistoryRun | HistoryTwin],
-) -> dict[str, _GpuMedians]:
+) -> dict[GpuUuid, _GpuMedians]:
     """Return the measurements of each GPU (uuid)."""
     by_gpu: dict[str, _GpuMedians] = {}
     for row in rows:
@@ -82,8 +82,8 @@ def _group_log_medians_and_times(
 def estimate_spread_by_gpu(
     runs: Iterable[HistoryRun],
     twins: Iterable[HistoryTwin] = (),
-    least_in_one_sitting: float = SITTING,
-) -> dict[str, Spread]:
+    least_in_one_sitting: Share = SITTING,
+) -> dict[GpuUuid, Spread]:
     """Return GPU (uuid) -> relative standard deviation of a median from one process to the next.
 
     A GPU with fewer than two differences is not there; one that was measured in one sitting only is
@@ -123,7 +123,7 @@ class KnownSpreads:
         return self
 
     @cached_property
-    def _spreads_by_gpu(self) -> dict[str, Spread]:
+    def _spreads_by_gpu(self) -> dict[GpuUuid, Spread]:
         if "://" not in self._place and not is_folder(Path(self._place)):
             return {}
         kept = History(self._place)
@@ -184,7 +184,7 @@ class NoiseDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
     machines: tuple[MachineNoise, ...] = ()
 
 
-def measure_noise_by_gpu(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
+def measure_aa_noise_by_gpu(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
     """Return how far repeated runs of one code differ, for each GPU."""
     by_gpu: dict[tuple[str, str], list[HistoryTwin]] = {}
     for twin in twins:
@@ -198,9 +198,9 @@ def measure_noise_by_gpu(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
 
 
 def _measure_machine(
-    gpu: str, uuid: str, twins: Sequence[HistoryTwin], between: Spread | None
+    gpu: GpuName, uuid: GpuUuid, twins: Sequence[HistoryTwin], process_spread: Spread | None
 ) -> MachineNoise:
-    """Return the noise of one GPU by its A/A runs; `between`: the spread of its processes."""
+    """Return the noise of one GPU by its A/A runs; `process_spread`: the spread of its processes."""
     squares = 0.0
     alarms = []
     for twin in twins:
@@ -215,8 +215,8 @@ def _measure_machine(
         pairs=len(twins),
         rounds=min(len(twin.samples) for twin in twins),
         within=sqrt(squares / len(twins)),
-        between=between.sigma if between else None,
-        between_degrees=between.dof if between else None,
+        between=process_spread.sigma if process_spread else None,
+        between_degrees=process_spread.dof if process_spread else None,
         compare_alarms=len(alarms),
         gate_alarms=sum(stats.is_speedup_significant(alarm) for alarm in alarms),
     )
@@ -287,7 +287,7 @@ def make_history_step(
 
 def compare_consecutive_runs(
     runs: Iterable[HistoryRun],
-    spreads: Mapping[str, Spread] | None = None,
+    spreads: Mapping[GpuUuid, Spread] | None = None,
     ablations: Iterable[HistoryAblation] = (),
 ) -> list[HistoryStep]:
     """Return each run of each subject against the one before it, subject by subject, oldest first.
@@ -366,10 +366,12 @@ def add_notes_on_dearer_causes(
     return noted
 
 
-def _judge_first_step(run: HistoryRun, runs_of_same_sass: Sequence[HistoryRun]) -> HistoryStep:
+def _make_first_step_with_other_name(
+    run: HistoryRun, runs_with_same_sass: Sequence[HistoryRun]
+) -> HistoryStep:
     """Return a first run, with the other name of its code among runs whose code may be the same."""
     note = ""
-    for old in runs_of_same_sass:
+    for old in runs_with_same_sass:
         if old.code_identity.is_surely_same(run.code_identity):
             if old.subject != run.subject:
                 note = f"the machine code of {old.subject}"
@@ -385,7 +387,9 @@ def judge_history_step(
 ) -> HistoryStep:
     """Return a run against the latest before it on its GPU; of a first one, its code's other name."""
     if not earlier_runs_of_subject:
-        return _judge_first_step(run, runs_by_code.get((run.sass or "", run.case), ()))
+        return _make_first_step_with_other_name(
+            run, runs_by_code.get((run.sass or "", run.case), ())
+        )
     before = None
     for earlier in earlier_runs_of_subject:
         if (earlier.gpu_uuid or earlier.gpu) == (run.gpu_uuid or run.gpu):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profkit.diagnosis.rule import Diagnosis
 from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.files import is_file, is_folder
-from profkit.model.launch import Launch, is_impossible_value
+from profkit.model.launch import StrictLaunch, is_impossible_value
 from profkit.records import paths
 from profkit.records.paths import RunFiles, RunName
 from profkit.records.record import (
@@ -33,7 +33,16 @@ from profkit.reports.frame import drop_file_status_attribute, list_frame_rows_as
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profkit.units import Seconds
+    from profkit.units import (
+        CaseName,
+        FrameCellOrNone,
+        FrameRow,
+        MetricName,
+        RunLabel,
+        Seconds,
+        TextOrEmpty,
+        VariantName,
+    )
 
 Row = Mapping[str, Any]  # of the frame: a launch
 
@@ -82,7 +91,7 @@ class Run:
         return bool(self.report) and self._launches is None and "launches" not in self.__dict__
 
     @property
-    def sha256(self) -> str:
+    def sha256(self) -> TextOrEmpty:
         """Return the sha256 of its report as it is now; "" without one."""
         if self.report:
             return compute_sha256_of_file(self.report)
@@ -94,12 +103,12 @@ class Run:
         return self.launches[self.launches["status"] == "ok"]
 
     @cached_property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[FrameRow]:
         """Return the rows of these launches."""
         return list_frame_rows_as_dicts(self.usable)
 
     @cached_property
-    def row(self) -> Row:
+    def row(self) -> FrameRow:
         """Return the row of the longest launch that ncu could finish, identity columns included."""
         usable = self.usable
         if usable.empty:
@@ -110,9 +119,9 @@ class Run:
         return self.rows[times.index(max(times))]
 
     @property
-    def launch(self) -> Launch:
+    def launch(self) -> StrictLaunch:
         """Return the metrics of that launch; indexing one that was not collected raises NotCollected."""
-        return Launch({k: v for k, v in self.row.items() if isinstance(v, float)})
+        return StrictLaunch({k: v for k, v in self.row.items() if isinstance(v, float)})
 
     @property
     def timed(self) -> Record:
@@ -129,7 +138,7 @@ class Run:
         """Return seconds per call with a warm L2, without a profiler, in the order taken."""
         return self.timed.warm_samples
 
-    def total(self, metric: str) -> float:
+    def total(self, metric: MetricName) -> float:
         """Return the sum of a metric over all launches; MissingEvidence where one lacks it."""
         values = []
         for v in self.launches[metric]:
@@ -140,7 +149,7 @@ class Run:
             )
         return sum(values)
 
-    def get_value_of_longest_launch(self, name: str) -> Any:
+    def get_value_of_longest_launch(self, name: str) -> FrameCellOrNone:
         """Return one column of that row; None without counters."""
         if self.usable.empty:
             return None
@@ -150,7 +159,7 @@ class Run:
         """Return the verdict on the run's one launch."""
         return self.judge_row(self.row)
 
-    def judge_row(self, row: Row) -> Diagnosis:
+    def judge_row(self, row: FrameRow) -> Diagnosis:
         """Return the verdict on one of `rows`, found once: a parent has several children."""
         from profkit.diagnosis.verdict import judge_launch
 
@@ -183,7 +192,7 @@ class Evidence:
         default_factory=list, repr=False
     )  # what may not be looked at
 
-    def load(self, variant: str, case: str) -> Run:
+    def load(self, variant: VariantName, case: CaseName) -> Run:
         """Return the run of a variant at a case, its report read.
 
         MissingEvidence where there is neither a record nor a report of it; a ProfkitError where one
@@ -191,13 +200,13 @@ class Evidence:
         """
         return self.load_without_report(variant, case).read_report_files()
 
-    def load_without_report(self, variant: str, case: str) -> Run:
+    def load_without_report(self, variant: VariantName, case: CaseName) -> Run:
         """Return the same run, whose report is read when it is asked for."""
         if (variant, case) not in self._runs:
             self._runs[variant, case] = self.get_run_with_report_unread(variant, case)
         return self._runs[variant, case]
 
-    def expand_run_name(self, name: str, case: str | None = None) -> list[RunName]:
+    def expand_run_name(self, name: str, case: CaseName | None = None) -> list[RunName]:
         """Return the runs that a name means: of "stage2" at every case, of "stage2.B" at one.
 
         A ProfkitError where it is a file's name, or no case of the variant was recorded.
@@ -221,7 +230,7 @@ class Evidence:
             raise ProfkitError(f"no run of {variant} in {self.root}", hint)
         return names
 
-    def missing(self, need: str) -> MissingEvidence | None:
+    def missing(self, need: RunLabel) -> MissingEvidence | None:
         """Return why a need ("variant.case") is not met, None when it is."""
         variant, _, case = need.partition(".")
         try:
@@ -261,7 +270,7 @@ class Evidence:
         """Return variant and case of everything in the folder, sorted."""
         return list(self.read_run_files_of_folder())
 
-    def list_cases_with_record(self) -> list[str]:
+    def list_cases_with_record(self) -> list[CaseName]:
         """Return the cases at which there is a run record, sorted."""
         cases = set()
         for (_, case), several in self.read_run_files_of_folder().items():
@@ -269,7 +278,7 @@ class Evidence:
                 cases.add(case)
         return sorted(cases)
 
-    def find_files_of_run(self, variant: str, case: str) -> RunFiles | None:
+    def find_files_of_run(self, variant: VariantName, case: CaseName) -> RunFiles | None:
         """Return where the record and the report of a run are; None where there is neither."""
         if (variant, case) not in self._files:
             self.read_run_files_of_folder()  # perhaps it was recorded since
@@ -278,7 +287,7 @@ class Evidence:
             return paths.require_single_run(files, (variant, case))
         return None
 
-    def write_hint_for_missing_run(self, variant: str, case: str) -> str:
+    def write_hint_for_missing_run(self, variant: VariantName, case: CaseName) -> str:
         """Return the command that makes the run; before it a variant that may have been meant."""
         command = suggest_run_command(variant, case)
         cases_by_variant: dict[str, list[str]] = {}
@@ -299,7 +308,7 @@ class Evidence:
         self._files.update(paths.find_all_run_files(self.root, self._unread))
         return self._files
 
-    def get_run_with_report_unread(self, variant: str, case: str) -> Run:
+    def get_run_with_report_unread(self, variant: VariantName, case: CaseName) -> Run:
         """Return a run whose report is not read yet; a ProfkitError where there is none."""
         if not (paths.is_valid_run_name(variant) and paths.is_valid_run_name(case)):
             hint = "for example stage2.B"
@@ -361,7 +370,7 @@ Comparand = str | Path | Run
 def load_runs_of_side(
     side: Comparand,
     evidence: Evidence,
-    case: str | None = None,
+    case: CaseName | None = None,
     problems_to_extend: list[ProfkitError] | None = None,
 ) -> list[Run]:
     """Return the runs that one side names; never an empty list.

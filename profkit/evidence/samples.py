@@ -23,7 +23,14 @@ from profkit.files import measure_memory_left
 from profkit.records.store import Document
 
 if TYPE_CHECKING:
-    from profkit.units import Share
+    from profkit.units import (
+        BelowAndAbove,
+        FloatOrNan,
+        FloatOrZero,
+        LowAndHigh,
+        Share,
+        StandardDeviations,
+    )
 
 
 Array: TypeAlias = NDArray[np.float64]
@@ -44,17 +51,17 @@ def import_scipy_special() -> Any:
 _SCIPY = 64 << 20
 
 
-def normal_quantile(share: float) -> float:
+def normal_quantile(share: Share) -> StandardDeviations:
     """Return how many standard deviations below which this share of a normal distribution lies."""
     return float(import_scipy_special().ndtri(share))
 
 
-def normal_cdf(deviations: float) -> Share:
+def normal_cdf(deviations: StandardDeviations) -> Share:
     """Return the share of a normal distribution below so many standard deviations."""
     return float(import_scipy_special().ndtr(deviations))
 
 
-def t_quantile(share: float, degrees_of_freedom: float) -> float:
+def t_quantile(share: Share, degrees_of_freedom: float) -> StandardDeviations:
     """Do as `normal_quantile`, for Student's t with so many degrees of freedom."""
     return float(import_scipy_special().stdtrit(degrees_of_freedom, share))
 
@@ -115,17 +122,17 @@ _DRAWN_MOST = 500_000  # places that are kept: 4 MB
 
 
 @lru_cache(maxsize=4)
-def get_resample_indices(size: int, resamples: int, seed: int) -> NDArray[np.int64]:
+def get_resample_indices(sample_count: int, resamples: int, seed: int) -> NDArray[np.int64]:
     """Return the places of so many resamples: the same for all samples of one size.
 
     Drawing them takes half of the time of a median's interval.
     """
-    places = np.random.default_rng(seed).integers(0, size, (resamples, size))
+    places = np.random.default_rng(seed).integers(0, sample_count, (resamples, sample_count))
     places.flags.writeable = False
     return places
 
 
-def compute_spearman_p(values: Array) -> float:
+def compute_spearman_p(values: Array) -> FloatOrNan:
     """Return Spearman's two-sided p that values do not go with their order; NaN if all are equal."""
     n = values.size
     ranks = compute_ranks_with_ties(values) - (n + 1) / 2
@@ -151,7 +158,7 @@ def compute_theil_sen_slope(samples: Array) -> float:
     return float(np.median((samples[second] - samples[first]) / (second - first)))
 
 
-def compute_kruskal_p(blocks: list[Array]) -> float:
+def compute_kruskal_p(blocks: list[Array]) -> FloatOrNan:
     """Return Kruskal and Wallis' p that blocks have one distribution; NaN if all values are equal."""
     x = np.concatenate(blocks)
     _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
@@ -305,7 +312,7 @@ def estimate_spread_within_groups(groups: Iterable[Sequence[float]]) -> Spread |
     return Spread(sqrt(sum(float(((x - x.mean()) ** 2).sum()) for x in arrays) / dof), dof)
 
 
-def _compute_interval_widths_of_mean(intervals: Sequence[Interval]) -> tuple[float, float]:
+def _compute_half_widths_of_mean(intervals: Sequence[Interval]) -> BelowAndAbove:
     """Return how far the mean of independent medians may lie below and above what it is."""
     below = above = 0.0
     for interval in intervals:
@@ -314,21 +321,23 @@ def _compute_interval_widths_of_mean(intervals: Sequence[Interval]) -> tuple[flo
     return sqrt(below) / len(intervals), sqrt(above) / len(intervals)
 
 
-def _add_process_scatter(sampling_width: float, half_quantile: float, spread: Spread) -> float:
+def _add_process_scatter(
+    sampling_width: float, half_quantile: float, process_spread: Spread
+) -> float:
     """Return a side of an interval with the scatter of processes in it.
 
     Measured, the scatter has the noise within each process in it already; assumed, it has not.
     """
-    if spread.dof is None:
+    if process_spread.dof is None:
         return hypot(sampling_width, half_quantile)
     return max(sampling_width, half_quantile)
 
 
-def _limit_effective_samples(effective: float, spread: Spread) -> float:
+def _limit_effective_samples(effective_samples: float, process_spread: Spread) -> float:
     """Return how many independent samples count; a measured scatter has its own number of them."""
-    if spread.dof is None:
-        return effective
-    return min(effective, spread.dof + 1)
+    if process_spread.dof is None:
+        return effective_samples
+    return min(effective_samples, process_spread.dof + 1)
 
 
 def summarize_samples(
@@ -343,7 +352,7 @@ def summarize_samples(
     for part in parts:
         if part.unusable:
             return Sample(Interval(centre, nan, nan, level), unusable=part.unusable)
-    below, above = _compute_interval_widths_of_mean([part.interval for part in parts])
+    below, above = _compute_half_widths_of_mean([part.interval for part in parts])
     faults = tuple(dict.fromkeys(chain.from_iterable(p.faults for p in parts)))
     effective = sum(p.effective for p in parts)
     if spread is not None:
@@ -370,34 +379,34 @@ def get_summary_of_process(samples: tuple[float, ...], thresholds: Thresholds) -
     return summarize_times_of_process(np.array(samples), thresholds)
 
 
-def summarize_times_of_process(x: Array, thresholds: Thresholds) -> Sample:
+def summarize_times_of_process(times: Array, thresholds: Thresholds) -> Sample:
     """Return the median of one process's times with its interval, and what is wrong with them."""
-    median = float(np.median(x))
+    median = float(np.median(times))
     nothing = Interval(median, nan, nan, thresholds.level)
-    if x.size < thresholds.min_samples:
+    if times.size < thresholds.min_samples:
         return Sample(nothing, unusable="too-few")
-    step = _find_smallest_time_step(x)
+    step = _find_smallest_time_step(times)
     if not step:
         return Sample(nothing, unusable="constant")
-    effective = estimate_effective_sample_count(x, thresholds)
+    effective = estimate_effective_sample_count(times, thresholds)
     if effective < thresholds.min_samples:
         return Sample(nothing, unusable="autocorrelated")
     faults: list[SampleFault] = []
-    wander, why = _measure_drift_or_levels(x, thresholds)
+    wander, why = _measure_drift_or_levels(times, thresholds)
     if why:
         faults.append(why)
-    stretch = sqrt(x.size / effective)
+    stretch = sqrt(times.size / effective)
     if stretch > 1:
         faults.append("autocorrelated")
     least = step / 2  # no median is known better than that
-    low, high = estimate_interval_of_median(x, thresholds)
+    low, high = estimate_interval_of_median(times, thresholds)
     below = max(stretch * (median - low), least) + wander
     above = max(stretch * (high - median), least) + wander
     interval = Interval(median, median - below, median + above, thresholds.level)
     return Sample(interval, tuple(faults), effective=effective)
 
 
-def _find_smallest_time_step(times: Array) -> float:
+def _find_smallest_time_step(times: Array) -> FloatOrZero:
     """Return the smallest difference of two times, in their unit; 0 where all are the same."""
     steps = np.diff(np.unique(times))
     if not steps.size:
@@ -407,7 +416,7 @@ def _find_smallest_time_step(times: Array) -> float:
 
 def _measure_drift_or_levels(
     times: Array, thresholds: Thresholds
-) -> tuple[float, SampleFault | None]:
+) -> tuple[FloatOrZero, SampleFault | None]:
     """Return how far times drift or lie on several levels, in their unit, and which of the two.
 
     Which end of a drift is the kernel's time is not known. Half of it would be just the shift of
@@ -421,7 +430,9 @@ def _measure_drift_or_levels(
     return wander, "drift" if drift else "levels"
 
 
-def find_two_sided_quantile(share_held: float, degrees_of_freedom: float | None = None) -> float:
+def find_two_sided_quantile(
+    share_held: Share, degrees_of_freedom: float | None = None
+) -> StandardDeviations:
     """Return how many standard deviations hold this share, of a normal or a t distribution."""
     tail = (1 + share_held) / 2
     if degrees_of_freedom is None:
@@ -429,7 +440,7 @@ def find_two_sided_quantile(share_held: float, degrees_of_freedom: float | None 
     return t_quantile(tail, degrees_of_freedom)
 
 
-def estimate_interval_of_median(samples: Array, thresholds: Thresholds) -> tuple[float, float]:
+def estimate_interval_of_median(samples: Array, thresholds: Thresholds) -> LowAndHigh:
     """Return low and high end of the median, by an expanded percentile bootstrap.
 
     The percentile interval of n samples has the spread of the sample itself, too narrow by
@@ -494,7 +505,7 @@ def compute_autocorrelations(ranks: Array) -> Array:
     return np.array(sums)
 
 
-def measure_significant_drift(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
+def measure_significant_drift(samples: Array, thresholds: Thresholds = THRESHOLDS) -> FloatOrZero:
     """Return how far the samples drift from first to last, in their unit; 0 when they do not.
 
     The slope is Theil and Sen's, tested by Spearman's correlation of value and order.
@@ -504,7 +515,7 @@ def measure_significant_drift(samples: Array, thresholds: Thresholds = THRESHOLD
     return compute_theil_sen_slope(samples) * (samples.size - 1)
 
 
-def measure_gap_between_levels(samples: Array, thresholds: Thresholds = THRESHOLDS) -> float:
+def measure_gap_between_levels(samples: Array, thresholds: Thresholds = THRESHOLDS) -> FloatOrZero:
     """Return how far the levels between which the samples change lie apart; 0 when there is one.
 
     Blocks of neighbours are compared by their ranks (Kruskal and Wallis): clock states that hold

@@ -33,7 +33,13 @@ from profkit.evidence.samples import (
 from profkit.records.store import Document
 
 if TYPE_CHECKING:
-    from profkit.units import Share
+    from profkit.units import (
+        BelowAndAbove,
+        FloatOrNan,
+        Sentence,
+        Share,
+        StandardDeviations,
+    )
 
 
 __all__ = ["THRESHOLDS", "Interval", "Samples", "Thresholds", "TimeComparison", "compare_samples"]
@@ -83,7 +89,7 @@ class TimeComparison(Document, frozen=True, kw_only=True):
     effective: float = nan
 
 
-def estimate_median(samples: Samples, level: float = 0.95) -> Interval:
+def estimate_median(samples: Samples, level: Share = 0.95) -> Interval:
     """Return the median of timing samples, in their unit, with a bootstrap interval.
 
     `samples`: in the order taken; or one such list per process, and then the interval is that of
@@ -99,7 +105,7 @@ def estimate_median(samples: Samples, level: float = 0.95) -> Interval:
 def compare_samples(
     before: Samples,
     after: Samples,
-    within: float = 0.01,
+    within: Share = 0.01,
     taken: Taken = "one process",
     thresholds: Thresholds = THRESHOLDS,
 ) -> TimeComparison:
@@ -149,7 +155,7 @@ def compare_samples(
     )
 
 
-def _require_tolerance_below_one(within: float) -> None:
+def _require_tolerance_below_one(within: Share) -> None:
     """Raise a ProfkitError for a tolerance that is no share of the time."""
     if 0 <= within < 1:  # NaN is not
         return
@@ -159,7 +165,7 @@ def _require_tolerance_below_one(within: float) -> None:
     raise ProfkitError(why, "give a share of the time, 0.01 for one percent")
 
 
-def compute_hedges_g(before: Array, after: Array) -> float:
+def compute_hedges_g(before: Array, after: Array) -> FloatOrNan:
     """Return (mean before - mean after) over the pooled standard deviation, corrected for bias."""
     dof = before.size + after.size - 2
     if dof < 1:
@@ -220,46 +226,46 @@ def estimate_difference(before: Sample, after: Sample) -> Sample:
 
 
 def widen_estimate(
-    ratio: Sample, added_deviation: float = 0.0, width_factor: float = 1.0
+    log_ratio: Sample, added_deviation: float = 0.0, width_factor: float = 1.0
 ) -> Sample:
     """Return an interval with what so few samples cannot show: a standard deviation, or a factor."""
-    if ratio.unusable:
-        return ratio
-    x = ratio.interval
+    if log_ratio.unusable:
+        return log_ratio
+    x = log_ratio.interval
     half = find_two_sided_quantile(x.level) * added_deviation
     low = x.median - hypot(width_factor * (x.median - x.low), half)
     high = x.median + hypot(width_factor * (x.high - x.median), half)
     wider = Interval(x.median, low, high, x.level)
-    return replace(ratio, interval=wider, faults=(*ratio.faults, "unseen"))
+    return replace(log_ratio, interval=wider, faults=(*log_ratio.faults, "unseen"))
 
 
-def exponentiate_interval(logarithm: Interval) -> Interval:
+def exponentiate_interval(log_interval: Interval) -> Interval:
     """Return the interval of a logarithm; without ends where no two times differ by so much."""
     shortest, longest = TIMES
     largest = log(longest / shortest)
     low = high = nan
-    if abs(logarithm.low) <= largest and abs(logarithm.high) <= largest:
-        low = exp(logarithm.low)
-        high = exp(logarithm.high)
-    return Interval(exp(logarithm.median), low, high, logarithm.level)
+    if abs(log_interval.low) <= largest and abs(log_interval.high) <= largest:
+        low = exp(log_interval.low)
+        high = exp(log_interval.high)
+    return Interval(exp(log_interval.median), low, high, log_interval.level)
 
 
 def decide_time_answer(
-    speedup: Interval, ratio: Sample, within: float
+    speedup: Interval, log_ratio: Sample, within: Share
 ) -> tuple[TimeAnswer, Reason]:
     """Return the answer on a speed-up, and why; "same" is inside 1 +- within."""
-    if ratio.unusable:
-        return "cannot tell", ratio.unusable
+    if log_ratio.unusable:
+        return "cannot tell", log_ratio.unusable
     if speedup.low >= 1 / (1 + within) and speedup.high <= 1 + within:
         return "same", "within"
     if speedup.low > 1:
         return "faster", "difference"
     if speedup.high < 1:
         return "slower", "difference"
-    return "cannot tell", ratio.faults[0] if ratio.faults else "wide"
+    return "cannot tell", log_ratio.faults[0] if log_ratio.faults else "wide"
 
 
-def compute_p_value(log_ratio: Interval) -> float:
+def compute_p_value(log_ratio: Interval) -> FloatOrNan:
     """Return two-sided p of no difference: below 1 - level exactly where the interval leaves out 0."""
     if isnan(log_ratio.low):
         return nan
@@ -300,9 +306,9 @@ def write_answer_sentence(
     answer: TimeAnswer,
     reason: Reason,
     speedup: Interval,
-    within: float,
+    within: Share,
     groups: tuple[list[Array], list[Array]],
-) -> str:
+) -> Sentence:
     """Return the answer as a sentence; where it is open, with the reason."""
     if answer == "slower":
         return format_ratio(invert_interval(speedup), " slower")
@@ -320,21 +326,21 @@ def invert_interval(ratio: Interval) -> Interval:
     return Interval(1 / ratio.median, 1 / ratio.high, 1 / ratio.low, ratio.level)
 
 
-def format_ratio(ratio: Interval, what: str = "") -> str:
+def format_ratio(ratio: Interval, word_of_change: str = "") -> str:
     """Return a ratio with its interval in the same digits: "1.012x slower (1.012 to 1.013)".
 
     Two decimals where the interval is wide enough for them, else three.
     """
     if isnan(ratio.low):
-        return f"{ratio.median:.3g}x{what}"
+        return f"{ratio.median:.3g}x{word_of_change}"
     decimals = 3
     if ratio.high - ratio.low >= 0.02:
         decimals = 2
     ends = f"{ratio.low:.{decimals}f} to {ratio.high:.{decimals}f}"
-    return f"{ratio.median:.{decimals}f}x{what} ({ends})"
+    return f"{ratio.median:.{decimals}f}x{word_of_change} ({ends})"
 
 
-def compute_detectable_change(time: TimeComparison) -> Share:
+def compute_detectable_change(time: TimeComparison) -> FloatOrNan:
     """Return the smallest relative change (0.02 for 2 %) that a test at ALPHA sees with POWER.
 
     From the interval of the comparison itself, so with everything that widened it; NaN without one,
@@ -349,7 +355,10 @@ def compute_detectable_change(time: TimeComparison) -> Share:
 
 
 def count_samples_needed_per_side(
-    wanted_change: float, smallest_change_now: float, samples_now: int, reason: SampleFault | str
+    wanted_change: Share,
+    smallest_change_now: FloatOrNan,
+    samples_now: int,
+    reason: SampleFault | str,
 ) -> int | None:
     """Return how many samples a side show a change of `wanted_change`; None where more do not help.
 
@@ -378,7 +387,7 @@ def is_speedup_significant(time: TimeComparison) -> bool:
     return abs(distance) > find_critical_value(time) * sigma  # false where there is no interval
 
 
-def derive_standard_deviations(time: TimeComparison) -> tuple[float, float]:
+def derive_standard_deviations(time: TimeComparison) -> BelowAndAbove:
     """Return the standard deviation that the interval shows, below and above; NaN without one."""
     median = time.speedup.median
     low = time.speedup.low
@@ -389,7 +398,7 @@ def derive_standard_deviations(time: TimeComparison) -> tuple[float, float]:
     return log(median / low) / reach, log(high / median) / reach
 
 
-def find_critical_value(time: TimeComparison) -> float:
+def find_critical_value(time: TimeComparison) -> StandardDeviations:
     """Return how many of its standard deviations a difference needs at ALPHA.
 
     The interval is right at its own level, 95 %. Farther out, how wide it is is itself known from

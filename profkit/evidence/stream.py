@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis import verdict  # noqa: F401 - here, so that fresh forks have the rules already
 from profkit.evidence.history import History
@@ -26,13 +26,17 @@ from profkit.reports.frame import ReportLaunches
 from profkit.reports.reader import (
     prepare_child,
     read_large_reports,
-    read_small_report,
+    read_report_unless_large,
     recover_metrics_after_crash,
 )
 
+if TYPE_CHECKING:
+    from profkit.units import DaskClientOrExecutor
+
+
 __all__ = [
     "StreamedCounts",
-    "diagnose_new_reports",
+    "add_new_reports_to_history",
     "make_history_rows_of_file",
     "prepare_child",
 ]  # children prepare
@@ -83,10 +87,10 @@ def _find_recorded_reports(paths: Collection[str], history: History) -> set[str]
     return known
 
 
-def diagnose_new_reports(
+def add_new_reports_to_history(
     paths: Collection[str],
     history: History,
-    executor: Any = None,
+    executor: DaskClientOrExecutor = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> StreamedCounts:
     """Read, diagnose and write down reports that are not in the history yet.
@@ -120,7 +124,7 @@ ReportRows = tuple[HistoryReport, list[HistoryLaunch]]
 
 def make_history_rows_of_file(path: str) -> ReportRows:
     """Return the report's row, and one for each of its launches that ncu could finish."""
-    part = read_small_report(path)
+    part = read_report_unless_large(path)
     return make_history_rows_of_report(
         part
         if isinstance(part, ReportLaunches)
@@ -128,9 +132,9 @@ def make_history_rows_of_file(path: str) -> ReportRows:
     )
 
 
-def make_history_rows_of_crashed_file(path: str, why: str) -> ReportRows:
+def make_history_rows_of_crashed_file(path: str, why_crashed: str) -> ReportRows:
     """Return what is known of a report whose process died: at most its metrics."""
-    return make_history_rows_of_report(recover_metrics_after_crash(path, why))
+    return make_history_rows_of_report(recover_metrics_after_crash(path, why_crashed))
 
 
 def make_history_rows_of_report(part: ReportLaunches) -> ReportRows:

@@ -28,6 +28,8 @@ from profkit.records.store import Document
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from profkit.units import CommitHash, FieldName, RankValue, RunLabel, Sha256
+
 SCHEMA: Final = "profkit.history/1"
 
 
@@ -96,7 +98,7 @@ class HistoryRun:
         return Record(variant=self.variant, case=self.case, timing=timing, gpu=gpu)
 
     @property
-    def subject(self) -> str:
+    def subject(self) -> RunLabel:
         """Return variant and case as one name: stage2.B."""
         return f"{self.variant}.{self.case}"
 
@@ -162,7 +164,7 @@ TABLES: dict[str, type] = {
 ORIGINS = ("record", "option", "environment", "source", "log")
 
 
-def rank_commit_doubt(commit: str | None, commit_from: str | None) -> tuple[int, str]:
+def rank_commit_doubt(commit: CommitHash | None, commit_from: str | None) -> tuple[RankValue, str]:
     """Rank a run's commit: the least is surest."""
     if commit is None or commit_from not in ORIGINS:
         return len(ORIGINS), commit or ""
@@ -215,7 +217,7 @@ def list_columns_never_null(table: str) -> set[str]:
     return required
 
 
-def list_schema_rows() -> list[dict[str, str]]:
+def list_schema_rows() -> list[dict[FieldName, str]]:
     """Return table, name and type of every column, and whether it is part of a row's name."""
     rows = []
     for table in TABLES:
@@ -231,8 +233,8 @@ def list_schema_rows() -> list[dict[str, str]]:
 
 def make_run_row(
     record: Record,
-    report_sha256: str,
-    fallback_commit: str | None,
+    record_sha256: Sha256,
+    fallback_commit: CommitHash | None,
     fallback_commit_from: str | None,
 ) -> HistoryRun:
     """Return the row of a record; a fallback is of a record that does not say its commit."""
@@ -250,7 +252,7 @@ def make_run_row(
     if record.report:
         report = record.report.sha256
     return HistoryRun(
-        record=report_sha256,
+        record=record_sha256,
         variant=record.variant,
         case=record.case,
         problem=record.problem or None,
@@ -293,7 +295,7 @@ def make_columns_of_warm_times(record: Record) -> dict[str, Any]:
 
 
 def iterate_launch_rows(
-    rows: Iterable[Mapping[Any, Any]], report_sha256: str
+    rows: Iterable[Mapping[Any, Any]], report_sha256: Sha256
 ) -> Iterator[HistoryLaunch]:
     """Yield the diagnosed launches of a report: those that ncu could finish."""
     for row in rows:

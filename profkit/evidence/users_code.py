@@ -17,9 +17,13 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.units import Clause, ClauseOrEmpty
+
 
 T = TypeVar("T")
 _FILES: set[str] = set()  # that were run here
@@ -27,7 +31,7 @@ _FILES: set[str] = set()  # that were run here
 
 def run_users_code(
     path: str | Path, run: Callable[[], T], passes_through: type[Exception] = ProfkitError
-) -> tuple[T | None, str]:
+) -> tuple[T | None, ClauseOrEmpty]:
     """Return what a call of the user's code gave, and why it gave nothing: "" where it did.
 
     Raises:
@@ -67,8 +71,8 @@ def confine_users_code(path: str | Path) -> Iterator[None]:
             _PROCESS.end(1)
         _PROCESS.end_users_code()
         # What the file has registered for the end prints there too: the last registered runs first.
-        atexit.unregister(_redirect_later_prints)
-        atexit.register(_redirect_later_prints)
+        atexit.unregister(_send_later_prints_to_stderr)
+        atexit.register(_send_later_prints_to_stderr)
 
 
 class _ProtectedProcessState:
@@ -133,7 +137,7 @@ class _ProtectedProcessState:
 _PROCESS = _ProtectedProcessState()
 
 
-def _redirect_later_prints() -> None:
+def _send_later_prints_to_stderr() -> None:
     """Let what is printed from now on go to stderr: profkit has said what it had to say."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()
@@ -141,7 +145,7 @@ def _redirect_later_prints() -> None:
         sys.stdout = sys.stderr
 
 
-def explain_failure_of_users_code(error: BaseException, path: str | Path) -> str:
+def explain_failure_of_users_code(error: BaseException, path: str | Path) -> Clause:
     """Return `line 3: Type: message`, with the last line of the file that the error came through."""
     lines = []
     for f in traceback.extract_tb(error.__traceback__):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.cli.options import BAD, COULD_NOT, DONE
 from profkit.cli.output import print_error, print_error_with_output, print_errors, print_note
@@ -13,13 +13,16 @@ from profkit.lab.measure.targets import Measurements, Target, TargetRun
 from profkit.lab.measure.worker import list_visible_devices_of_workers
 from profkit.show.views import measured as views
 
+if TYPE_CHECKING:
+    from profkit.units import ExitStatus
+
 
 def set_visible_gpus(target: Target, gpus: str | None) -> Target:
     """Return the target with the CUDA_VISIBLE_DEVICES of each worker, by --gpus."""
     return replace(target, visible=tuple(list_visible_devices_of_workers(gpus)))
 
 
-def print_gpus(measured: Measurements) -> None:
+def print_gpus_of_cases(measured: Measurements) -> None:
     """Say which case was timed on which GPU at which clock, and which GPUs were left out."""
     by_case: dict[str, str] = {}
     for (name, case), gpu in measured.gpus.items():
@@ -38,10 +41,10 @@ def print_gpus(measured: Measurements) -> None:
         print_note(line)
 
 
-def require_names_or_all(names: Sequence[str] | None, every: bool) -> Sequence[str]:
+def require_names_or_all(names: Sequence[str] | None, are_all_asked_for: bool) -> Sequence[str]:
     """Return the variants that were named; none with --all, which is the other answer."""
-    if bool(names) == every:
-        if not every:
+    if bool(names) == are_all_asked_for:
+        if not are_all_asked_for:
             why = "which variants?"
         else:
             why = "--all and --variant cannot be combined"
@@ -49,7 +52,9 @@ def require_names_or_all(names: Sequence[str] | None, every: bool) -> Sequence[s
     return names or ()
 
 
-def print_faults_and_get_exit_status(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
+def print_faults_and_get_exit_status(
+    run: TargetRun, checks: Sequence[dict[str, Any]]
+) -> ExitStatus:
     """Say what is wrong on stderr; the worst of it is the exit status."""
     for check in checks:
         print_errors(map(ProfkitError, views.list_check_faults(check)))

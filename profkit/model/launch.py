@@ -16,7 +16,17 @@ from profkit.reports.figures import format_share
 from profkit.reports.metrics.derive import SECTOR, UNITS
 
 if TYPE_CHECKING:
-    from profkit.units import Share
+    from profkit.units import (
+        Clause,
+        ClauseOrEmpty,
+        FloatOrZero,
+        FrameRow,
+        MetricName,
+        Share,
+        ShareOrOne,
+        ShareOrZero,
+        UnitName,
+    )
 
 
 # No launch has 0 of these, nor less: what says so was damaged, or is of another program.
@@ -54,7 +64,7 @@ _MOST = {"share": 1e6, "s": 1e9, "Hz": 1e15}  # in SI, by unit; a share is 1 whe
 _MOST_OF_ALL = 1e30  # of operations, bytes and counts
 
 
-def is_impossible_value(metric: str, value: float) -> bool:
+def is_impossible_value(metric: MetricName, value: float) -> bool:
     """Return whether no launch can have this value of a metric of the catalogue.
 
     Every one of them counts something, or is a time, a clock or a share: none is negative.
@@ -78,7 +88,7 @@ class NotCollected(KeyError):
         self.found = found
 
 
-class Launch(Mapping[str, float]):
+class StrictLaunch(Mapping[str, float]):
     """One row of the frame as rules see it: indexing a metric that is NaN raises NotCollected.
 
     So does one that is impossible, a launch of 0 threads say: arithmetic with it means nothing.
@@ -117,7 +127,7 @@ class Launch(Mapping[str, float]):
             value is not None and not isnan(value) and not is_impossible_value(str(metric), value)
         )
 
-    def find_impossible_metrics(self) -> dict[str, float]:
+    def find_impossible_metrics(self) -> dict[MetricName, float]:
         """Return the metrics that were collected with a value that no launch has."""
         found = {}
         for name, value in self._values.items():
@@ -125,23 +135,23 @@ class Launch(Mapping[str, float]):
                 found[name] = value
         return found
 
-    def require_collected(self, *metrics: str) -> None:
+    def require_collected(self, *metrics: MetricName) -> None:
         """Raise NotCollected unless every one of these metrics was collected."""
         for metric in metrics:
             self[metric]
 
-    def has_collected(self, *metrics: str) -> bool:
+    def has_collected(self, *metrics: MetricName) -> bool:
         """Return whether all these metrics were collected."""
         return all(metric in self for metric in metrics)
 
-    def sum_collected_metrics(self, metrics: Iterable[str]) -> float:
+    def sum_collected_metrics(self, metrics: Iterable[MetricName]) -> FloatOrZero:
         """Return the sum of those of these metrics that were collected; 0 where none was."""
         total = 0.0
         for metric in metrics:
             total += self.get(metric, 0.0)
         return total
 
-    def list_metrics_with_prefix(self, prefix: str) -> list[str]:
+    def list_metrics_with_prefix(self, prefix: str) -> list[MetricName]:
         """Return the collected metrics whose short name begins so."""
         known = self._present.get(prefix)
         if known is None:
@@ -151,6 +161,9 @@ class Launch(Mapping[str, float]):
                     known.append(metric)
             self._present[prefix] = known
         return known
+
+
+Launch = StrictLaunch  # what rules of one's own call it: pk.Launch
 
 
 @dataclass(frozen=True)
@@ -192,7 +205,7 @@ class Idleness:
     assumed: bool
 
     @property
-    def share_without_any_work(self) -> float:
+    def share_without_any_work(self) -> Share:
         """Return the share of the time in which not even the busiest SM had work."""
         return 1 - self.busiest
 
@@ -202,7 +215,7 @@ class Idleness:
         return self.busiest - self.average
 
 
-def measure_idleness(launch: Launch) -> Idleness:
+def measure_idleness(launch: StrictLaunch) -> Idleness:
     """Return the shares of the time in which the average and the busiest SM had work."""
     if "sm_active_max" in launch:
         busiest = min(1.0, launch["sm_active_max"])
@@ -217,7 +230,7 @@ def measure_idleness(launch: Launch) -> Idleness:
     return Idleness(busiest, busiest, assumed=True)
 
 
-def _estimate_busiest_sm_active_share(launch: Launch, average: float) -> float:
+def _estimate_busiest_sm_active_share(launch: StrictLaunch, average: Share) -> Share:
     """Return the busiest SM's share where only the average one was counted."""
     if launch.has_collected("grid_size", "sm_count") and launch["grid_size"] < launch["sm_count"]:
         return min(1.0, average * launch["sm_count"] / launch["grid_size"])  # the others had none
@@ -238,7 +251,7 @@ HEAVY = 1.6
 LINKS = ("l2_to_xbar_busy", "xbar_to_l2_busy")
 
 
-def measure_dram_busy(launch: Launch) -> Share:
+def measure_dram_busy(launch: StrictLaunch) -> Share:
     """Return DRAM's share of peak.
 
     Where ncu's own was not collected, of the bandwidth by the attributes.
@@ -256,14 +269,14 @@ def measure_dram_busy(launch: Launch) -> Share:
     return moved / launch["time"] / peak
 
 
-def measure_tensor_busy(launch: Launch) -> Share:
+def measure_tensor_busy(launch: StrictLaunch) -> ShareOrZero:
     """Return how busy the tensor pipe is; 0 when no matrix instruction ran (HFMA2.MMA counts on it)."""
     if "inst_matrix" in launch and launch["inst_matrix"] == 0:
         return 0.0
     return launch["tensor_busy"]
 
 
-def _compute_shares_of_fma_pipe_work(launch: Launch) -> tuple[float, float, float]:
+def _compute_shares_of_fma_pipe_work(launch: StrictLaunch) -> tuple[Share, Share, Share]:
     """Return FP32, half and integer-multiply instructions on the FMA pipe, as shares of the three."""
     single, half, imad = launch["inst_fp32"], launch["inst_half"], launch["inst_imad"]
     whole = single + half + imad
@@ -272,12 +285,12 @@ def _compute_shares_of_fma_pipe_work(launch: Launch) -> tuple[float, float, floa
     return single / whole, half / whole, imad / whole
 
 
-def _measure_fuller_fma_half(launch: Launch) -> float:
+def _measure_fuller_fma_half(launch: StrictLaunch) -> Share:
     """Return the fuller half of the FMA pipe: IMAD only goes to the heavy one."""
     return max(launch["fma_busy"], launch.get("fmaheavy_busy", 0.0))
 
 
-def measure_fp32_busy(launch: Launch) -> Share:
+def measure_fp32_busy(launch: StrictLaunch) -> ShareOrZero:
     """Return how busy the FMA pipe is when FP32 arithmetic is most of what runs on it."""
     if launch.has_collected("inst_fp32", "inst_half", "inst_imad"):
         single, half, imad = _compute_shares_of_fma_pipe_work(launch)
@@ -292,7 +305,7 @@ def measure_fp32_busy(launch: Launch) -> Share:
     return 0.0
 
 
-def measure_integer_busy(launch: Launch) -> Share:
+def measure_integer_busy(launch: StrictLaunch) -> Share:
     """Return how busy the ALU is, or the FMA pipe when integer multiply-adds are most of its work."""
     alu = launch["alu_busy"]
     if "fma_busy" not in launch:
@@ -308,7 +321,7 @@ def measure_integer_busy(launch: Launch) -> Share:
     return alu
 
 
-def measure_fp16_busy(launch: Launch) -> Share:
+def measure_fp16_busy(launch: StrictLaunch) -> Share:
     """Return how busy half2 arithmetic keeps its own pipe, which from 8.6 on is the FMA pipe."""
     if not launch.has_collected("inst_fp32", "inst_half", "inst_imad"):
         return launch["fp16_busy"]
@@ -319,7 +332,7 @@ def measure_fp16_busy(launch: Launch) -> Share:
     return launch.get("fp16_busy", 0.0)
 
 
-def measure_shared_busy(launch: Launch) -> float:
+def measure_shared_busy(launch: StrictLaunch) -> Share:
     """Return how busy the L1TEX data stage is where shared memory is most of it, else its own part."""
     busy = launch["shared_busy"]
     stage = launch.get("lsu_data_busy", busy)
@@ -328,7 +341,7 @@ def measure_shared_busy(launch: Launch) -> float:
     return busy
 
 
-def measure_l1_busy(launch: Launch) -> Share:
+def measure_l1_busy(launch: StrictLaunch) -> ShareOrZero:
     """Return how busy L1TEX is, less what shared memory and texture alone explain."""
     busy = launch["l1_busy"]
     if "texture_busy" in launch and launch["texture_busy"] >= NEARLY_ALL * busy:
@@ -341,7 +354,7 @@ def measure_l1_busy(launch: Launch) -> Share:
     return busy
 
 
-def compute_dram_bytes_per_l2_miss(launch: Launch) -> float:
+def compute_dram_bytes_per_l2_miss(launch: StrictLaunch) -> float:
     """Return bytes that DRAM reads for each byte that missed L2: 2 where it fetches sectors by pairs."""
     if not launch.has_collected("dram_read", "l2_read_hit", "l2_read_bytes"):
         return 1.0
@@ -351,14 +364,14 @@ def compute_dram_bytes_per_l2_miss(launch: Launch) -> float:
     return 1.0
 
 
-def is_mostly_atomics(launch: Launch) -> bool:
+def is_mostly_atomics(launch: StrictLaunch) -> bool:
     """Return whether atomics are at least half of what L2 looks up."""
     if not launch.has_collected("l2_atomic_sectors", "l2_sectors"):
         return False
     return launch["l2_atomic_sectors"] >= HALF * max(launch["l2_sectors"], 1)
 
 
-def has_no_atomics(launch: Launch) -> bool:
+def has_no_atomics(launch: StrictLaunch) -> bool:
     """Return whether no atomic of the launch reached L2; where none was counted, that is not known."""
     for metric in ("l2_atomic_sectors", "inst_atomic"):
         if metric in launch:
@@ -373,13 +386,13 @@ HOT_SLICE = Threshold(
 )
 
 
-def measure_crossbar_busy(launch: Launch) -> Share:
+def measure_crossbar_busy(launch: StrictLaunch) -> Share:
     """Return how busy the crossbar of L1TEX and L2 is: what is left of L2 without DRAM behind it."""
     to_sms, from_sms = LINKS
     return max(launch[to_sms], launch[from_sms])
 
 
-def measure_l2_busy(launch: Launch) -> Share:
+def measure_l2_busy(launch: StrictLaunch) -> ShareOrZero:
     """Return how busy L2 is without the fill; of stages that atomics fill, only the links count."""
     if not is_mostly_atomics(launch):
         return launch["l2_cache_busy"]
@@ -388,7 +401,7 @@ def measure_l2_busy(launch: Launch) -> Share:
     return 0.0
 
 
-def measure_atomics_busy(launch: Launch) -> Share:
+def measure_atomics_busy(launch: StrictLaunch) -> Share:
     """Return how busy the L2 atomic unit is, or a stage behind the links when atomics are most of it."""
     busy = launch["l2_atomics_busy"]
     if not is_mostly_atomics(launch):
@@ -398,7 +411,7 @@ def measure_atomics_busy(launch: Launch) -> Share:
     return max(busy, launch.get("l2_tag_busy", 0.0), launch.get("l2_data_busy", 0.0))
 
 
-def select_collected_metrics(launch: Row) -> dict[str, float]:
+def select_collected_metrics(launch: FrameRow) -> dict[MetricName, float]:
     """Return the collected metrics of a row, without its identity and without NaN."""
     collected = {}
     for name in launch:
@@ -421,7 +434,7 @@ TOLERANCE = 1.05
 HALVES = 0.02
 
 
-def compute_counted_share_of_duration(launch: Row) -> float:
+def compute_counted_share_of_duration(launch: FrameRow) -> ShareOrOne:
     """Return the part of a launch's duration in which its cycles were counted, 0 to 1.
 
     1 when nothing shows it.
@@ -442,7 +455,9 @@ def compute_counted_share_of_duration(launch: Row) -> float:
     return part
 
 
-def explain_why_cache_resident(launch: Row, compulsory_bytes: float | None = None) -> str:
+def explain_why_cache_resident(
+    launch: FrameRow, compulsory_bytes: float | None = None
+) -> ClauseOrEmpty:
     """Return why the launch's data came from the caches and not from DRAM; "" when it did not.
 
     Then what DRAM moved says nothing of the launch, nor does its intensity at DRAM. With declared
@@ -480,7 +495,7 @@ _SECTORS = ("global_load_sectors", "global_store_sectors")
 SINGLE = 2.5  # sectors a request of L2 from which most of them travel together
 
 
-def measure_sector_waste(launch: Launch) -> tuple[float, str]:
+def measure_sector_waste(launch: StrictLaunch) -> tuple[Share, Clause]:
     """Share of the global accesses' sectors that coalesced ones would not need, and how it shows."""
     if "excess_sectors" in launch:
         waste = launch["excess_sectors"]
@@ -502,19 +517,19 @@ NOT_SHARED = 1.5
 _ARITHMETIC = ("inst_fp32", "inst_fp64", "inst_half", "inst_matrix", "inst_xu")
 
 
-def compute_bytes_per_lane_load(launch: Launch) -> float:
+def compute_bytes_per_lane_load(launch: StrictLaunch) -> float:
     """Return bytes that a lane asks for with one global load: 32 lanes share sectors of 32 bytes."""
     sectors = launch["global_load_sectors_per_request"]
     return min(float(LANE_BYTES), sectors * (1 - launch.get("excess_sectors", 0.0)))
 
 
-def compute_arithmetic_share(launch: Launch) -> float:
+def compute_arithmetic_share(launch: StrictLaunch) -> Share:
     """Share of the instructions that compute in floating point: the problem's own, however written."""
     own = launch.sum_collected_metrics(_ARITHMETIC)
     return min(1.0, own / max(launch["instructions"], 1.0))
 
 
-def compute_instructions_left_if_widest(launch: Launch) -> Share:
+def compute_instructions_left_if_widest(launch: StrictLaunch) -> ShareOrOne:
     """Return the share of the instructions that stays at best if each lane moves 16 bytes at once.
 
     Loads, stores, their addresses and what steps from one to the next go; the arithmetic stays.
@@ -526,7 +541,7 @@ def compute_instructions_left_if_widest(launch: Launch) -> Share:
     return own + (1 - own) * wide / LANE_BYTES
 
 
-def is_narrow_stream(launch: Launch) -> bool:
+def is_narrow_stream(launch: StrictLaunch) -> bool:
     """Return whether each lane reads its own few bytes once, coalesced, and shares them with nobody.
 
     Then a lane can as well read 16 of them at once, and all but the arithmetic goes as the loads go.
@@ -543,14 +558,14 @@ def is_narrow_stream(launch: Launch) -> bool:
     )
 
 
-def has_narrow_neighbouring_accesses(launch: Launch) -> bool:
+def has_narrow_neighbouring_accesses(launch: StrictLaunch) -> bool:
     """Return whether neighbouring lanes read neighbouring values of 8 bytes or less."""
     return NOT_SHARED <= compute_bytes_per_lane_load(
         launch
     ) <= HALF_WIDE and not has_noticeable_sector_waste(launch)
 
 
-def has_noticeable_sector_waste(launch: Launch) -> bool:
+def has_noticeable_sector_waste(launch: StrictLaunch) -> bool:
     """Return whether global accesses fetch so many sectors for nothing that it is worth a word."""
     return measure_sector_waste(launch)[0] >= UNUSED
 
@@ -564,7 +579,7 @@ ALL_LANES = Threshold(
 )
 
 
-def is_split_by_branches(launch: Launch) -> bool:
+def is_split_by_branches(launch: StrictLaunch) -> bool:
     """Return whether sectors are fetched twice because lanes of a warp access them on two paths.
 
     No request spreads over more sectors than a warp's neighbouring values of four bytes do, so no layout
@@ -581,7 +596,7 @@ def is_split_by_branches(launch: Launch) -> bool:
     )
 
 
-def estimate_instructions_left_if_wider(launch: Launch) -> Share:
+def estimate_instructions_left_if_wider(launch: StrictLaunch) -> Share:
     """Return the share of the instructions that is to be expected to stay with 16 bytes a lane.
 
     Of a stream what computes stays; of others all but the accesses that go and an address of each.
@@ -592,7 +607,7 @@ def estimate_instructions_left_if_wider(launch: Launch) -> Share:
     return 1 - min(1.0, gone) * (1 - compute_bytes_per_lane_load(launch) / LANE_BYTES)
 
 
-def count_global_access_instructions(launch: Launch) -> float:
+def count_global_access_instructions(launch: StrictLaunch) -> float:
     """Return the warp instructions that access global memory."""
     return launch.get("inst_global_load", 0.0) + launch.get("inst_global_store", 0.0)
 
@@ -607,7 +622,7 @@ OF_ACCESSES = Threshold(
 )
 
 
-def get_masked_access_share(launch: Launch) -> Share:
+def get_masked_access_share(launch: StrictLaunch) -> ShareOrZero:
     """Return the share of the global accesses that a warp executes with every lane masked off.
 
     An access that any lane makes is a request; one that none makes is an instruction and no more.
@@ -618,7 +633,7 @@ def get_masked_access_share(launch: Launch) -> Share:
     return max(0.0, 1 - launch.sum_collected_metrics(_REQUESTS) / instructions)
 
 
-def is_tile_mostly_masked_off(launch: Launch) -> bool:
+def is_tile_mostly_masked_off(launch: StrictLaunch) -> bool:
     """Return whether a program computes on a tile of which its mask leaves a part out.
 
     Then the accesses are masked and the arithmetic is not, as Triton compiles it. A branch of CUDA has
@@ -644,7 +659,7 @@ ADDRESSED = 2  # instructions of an access: itself and the one that makes its ad
 _EXCHANGES = ("inst_shared_load", "inst_shared_store", "inst_shuffle", "inst_barrier")
 
 
-def count_exchange_instructions(launch: Launch) -> float:
+def count_exchange_instructions(launch: StrictLaunch) -> float:
     """Return the warp instructions by which threads of a block exchange values."""
     return launch.sum_collected_metrics(_EXCHANGES)
 
@@ -664,7 +679,7 @@ FLOATS = Threshold(
 )
 
 
-def count_integer_divisions(launch: Launch) -> float:
+def count_integer_divisions(launch: StrictLaunch) -> FloatOrZero:
     """Return the warp instructions that are integer divisions, at least; 0 where opcodes show none.
 
     Each special function has two conversions to itself then, and there is little else to convert.
@@ -682,7 +697,7 @@ def count_integer_divisions(launch: Launch) -> float:
     return special
 
 
-def compute_division_share(launch: Launch) -> float:
+def compute_division_share(launch: StrictLaunch) -> Share:
     """Return the share of the instructions that integer divisions take, at least."""
     return min(1.0, DIVISION * count_integer_divisions(launch) / max(launch["instructions"], 1.0))
 
@@ -695,13 +710,13 @@ STEP = Threshold(32, "instructions of a warp from one barrier to the next, at mo
 AT_WORK = Threshold(0.8, "of a warp's lanes at work, on average, at most, in a tree")
 
 
-def compute_working_lanes(launch: Launch) -> float:
+def compute_working_lanes(launch: StrictLaunch) -> float:
     """Return the threads of a warp that an instruction works for, those predicated off left out."""
     lanes = launch["threads_per_warp"]
     return min(lanes, launch.get("threads_per_warp_predicated", lanes))
 
 
-def is_reduction_tree(launch: Launch) -> bool:
+def is_reduction_tree(launch: StrictLaunch) -> bool:
     """Return whether the threads of a block combine values step by step, with ever fewer lanes."""
     if not launch.has_collected(
         "inst_barrier", "inst_shared_load", "instructions", "threads_per_warp"
@@ -714,13 +729,13 @@ def is_reduction_tree(launch: Launch) -> bool:
     return short_steps and compute_working_lanes(launch) <= AT_WORK * 32
 
 
-def compute_tree_step_share(launch: Launch) -> float:
+def compute_tree_step_share(launch: StrictLaunch) -> Share:
     """Return the share of the instructions that a tree's steps are: accesses, addresses, barriers."""
     own = launch["inst_shared_load"] + launch.get("inst_shared_store", 0.0) + launch["inst_barrier"]
     return min(1.0, ADDRESSED * own / max(launch["instructions"], 1.0))
 
 
-def _compute_waste_behind_l1(launch: Launch, waste: float) -> Share:
+def _compute_waste_behind_l1(launch: StrictLaunch, waste: Share) -> Share:
     """Share of the sectors behind L1 that are wasted: what L1 serves again costs nothing there."""
     if not launch.has_collected(*_SECTORS, "l2_read_bytes", "l2_write_bytes"):
         return waste
@@ -731,7 +746,7 @@ def _compute_waste_behind_l1(launch: Launch, waste: float) -> Share:
     return waste
 
 
-def _estimate_scatter_costs(launch: Launch) -> tuple[float, float]:
+def _estimate_scatter_costs(launch: StrictLaunch) -> tuple[float, float]:
     """Return what scattered sectors cost beyond themselves: at DRAM (1 to 2), at the L2 tags (1 to 4).
 
     DRAM fetches 64 bytes at a time, and L2 looks up a line of 4 sectors at once.
@@ -742,7 +757,7 @@ def _estimate_scatter_costs(launch: Launch) -> tuple[float, float]:
     return compute_dram_bytes_per_l2_miss(launch), lines
 
 
-def _compute_l1_work_left(launch: Launch, keep: float) -> Share:
+def _compute_l1_work_left(launch: StrictLaunch, keep: Share) -> Share:
     """Share of L1's work that stays: it looks up and serves a line at a time, not a sector."""
     if not launch.has_collected("global_tag_requests", *_REQUESTS, *_SECTORS):
         return keep
@@ -752,7 +767,7 @@ def _compute_l1_work_left(launch: Launch, keep: float) -> Share:
     return min(keep, needed / max(launch["global_tag_requests"], needed, 1.0))
 
 
-def _compute_stored_sectors_left(launch: Launch, keep: float) -> Share:
+def _compute_stored_sectors_left(launch: StrictLaunch, keep: Share) -> Share:
     """Share of the stored sectors that stays if as much of the waste as can be is the stores'."""
     if not launch.has_collected("global_load_sectors", "global_store_sectors_per_request"):
         return keep
@@ -763,7 +778,7 @@ def _compute_stored_sectors_left(launch: Launch, keep: float) -> Share:
     return packets * max((keep * (loads + stores) - loads) / max(stores, 1.0), least)
 
 
-def _compute_useful_dram_share(launch: Launch, keep: float) -> float:
+def _compute_useful_dram_share(launch: StrictLaunch, keep: Share) -> ShareOrZero:
     """Share of DRAM's bytes that is useful whatever the accesses look like; 0 when not known.
 
     What the warps asked for crosses DRAM at least once as far as DRAM moved it: sectors whose parts
@@ -775,7 +790,7 @@ def _compute_useful_dram_share(launch: Launch, keep: float) -> float:
     return float(min(1.0, asked / launch["dram_bytes"]))
 
 
-def compute_unit_shares_if_coalesced(launch: Launch, waste: float) -> dict[str, float]:
+def compute_unit_shares_if_coalesced(launch: StrictLaunch, waste: Share) -> dict[UnitName, Share]:
     """Share of peak that each level would need in today's time if no sector were wasted."""
     keep, behind = 1 - waste, 1 - _compute_waste_behind_l1(launch, waste)
     pairs, lines = _estimate_scatter_costs(launch)

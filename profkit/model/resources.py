@@ -17,11 +17,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
 from profkit.model import launch as units
-from profkit.model.launch import HOT_SLICE, Launch, NotCollected, Threshold
+from profkit.model.launch import HOT_SLICE, NotCollected, StrictLaunch, Threshold
 from profkit.reports.figures import format_share
 
 if TYPE_CHECKING:
-    from profkit.units import Share
+    from profkit.units import Clause, Cycles, Share, ShareOrZero, UnitName
 
 
 Group = Literal["memory", "compute"]
@@ -122,7 +122,9 @@ class Resource:
 
     limiter: str  # the verdict's word
     rule: str  # names it when nothing more special explains it
-    busy: Callable[[Launch], float]  # share of its peak, of elapsed cycles; raises NotCollected
+    busy: Callable[
+        [StrictLaunch], float
+    ]  # share of its peak, of elapsed cycles; raises NotCollected
     peak: Peak
     # The largest share of its peak that any launch on record holds over its whole time (probes and
     # ladder on an H200, published streams elsewhere). Refresh and read-write turns take the rest of
@@ -146,7 +148,7 @@ class ResourceUse:
     share: float
     near: bool
 
-    def copy_with_scaled_share(self, factor: float, launch: Launch) -> ResourceUse:
+    def copy_with_scaled_share(self, factor: float, launch: StrictLaunch) -> ResourceUse:
         """Return the same with a share of peak that many times as large: would it be near?"""
         part = self.share * factor
         return replace(self, share=part, near=_is_near_peak(self.resource, part, launch))
@@ -296,13 +298,13 @@ ENTRY, LINKS = "entry", "links"  # of L1TEX, and between it and L2: no limiter i
 REACH: Mapping[str, float] = {r.limiter: r.reach for r in RESOURCES} | {LINKS: 0.90, ENTRY: 0.97}
 
 
-def compute_share_of_time_with_work(launch: Launch) -> float:
+def compute_floored_working_share(launch: StrictLaunch) -> Share:
     """Share of the time in which the average SM had work, floored at 1 - IDLE_ALLOWED."""
     active = launch.get("sm_active", 1.0)
     return min(1.0, max(active, 1 - IDLE_ALLOWED))
 
 
-def compute_cycles_waited_per_load(launch: Launch) -> float:
+def compute_cycles_waited_per_load(launch: StrictLaunch) -> Cycles:
     """Return cycles that warps waited on L1TEX per load: latency x (1 when loads are single).
 
     Little's law read backwards: a lower bound of the loads' latency when several are in flight.
@@ -314,20 +316,20 @@ def compute_cycles_waited_per_load(launch: Launch) -> float:
     return waited / loads
 
 
-def measure_resource_use(resource: Resource, launch: Launch) -> ResourceUse | None:
+def measure_resource_use(resource: Resource, launch: StrictLaunch) -> ResourceUse | None:
     """Return how busy one resource was, or None when it was not collected."""
     try:
         elapsed = resource.busy(launch)
     except NotCollected:
         return None
     if elapsed <= 1:
-        part = min(elapsed / compute_share_of_time_with_work(launch), 1.0)
+        part = min(elapsed / compute_floored_working_share(launch), 1.0)
     else:
         part = elapsed
     return ResourceUse(resource, elapsed, part, _is_near_peak(resource, part, launch))
 
 
-def _is_near_peak(resource: Resource, part: float, launch: Launch) -> bool:
+def _is_near_peak(resource: Resource, part: Share, launch: StrictLaunch) -> bool:
     peak = resource.peak
     if part >= peak.sure or part < peak.likely:
         return part >= peak.sure
@@ -336,7 +338,7 @@ def _is_near_peak(resource: Resource, part: float, launch: Launch) -> bool:
     return _has_waiting_queue(resource, launch)
 
 
-def list_resource_uses(launch: Launch) -> list[ResourceUse]:
+def list_resource_uses(launch: StrictLaunch) -> list[ResourceUse]:
     """Return every collected resource, busiest first (against what it can reach)."""
     found = []
     for resource in RESOURCES:
@@ -354,14 +356,14 @@ class NextLimit:
     elapsed: float  # its share of peak, of elapsed cycles
     room: float  # how many times faster the launch is with it at what it can reach; inf when idle
 
-    def say_as_clause(self, share_of_peak_now: float) -> str:
+    def say_as_clause(self, share_of_peak_now: Share) -> Clause:
         """Return it as a clause, behind a resource with this share of its peak."""
         if self.elapsed > share_of_peak_now:  # fuller is not the next: each can bind by itself
             return f"{self.limiter} is at {format_share(self.elapsed)}"
         return f"next is {self.limiter} at {format_share(self.elapsed)}"
 
 
-def measure_busiest_full_l2_slice(launch: Launch) -> Share:
+def measure_busiest_full_l2_slice(launch: StrictLaunch) -> ShareOrZero:
     """Return how busy the busiest slice of L2 is where accesses to few addresses fill it; else 0.
 
     Where these are atomics, or may be, fixes of other causes need fewer of them: what is left is not
@@ -375,14 +377,14 @@ def measure_busiest_full_l2_slice(launch: Launch) -> Share:
     return busiest
 
 
-def measure_unit_shares_of_peak(launch: Launch) -> dict[str, float]:
+def measure_unit_shares_of_peak(launch: StrictLaunch) -> dict[UnitName, Share]:
     """Return the share of its peak that each collected unit was at, of elapsed cycles."""
     if launch.unit_shares is None:
         launch.unit_shares = _measure_each_unit(launch)
     return dict(launch.unit_shares)
 
 
-def _measure_each_unit(launch: Launch) -> dict[str, float]:
+def _measure_each_unit(launch: StrictLaunch) -> dict[UnitName, Share]:
     shares = {}
     for resource in RESOURCES:
         use = measure_resource_use(resource, launch)
@@ -397,14 +399,14 @@ def _measure_each_unit(launch: Launch) -> dict[str, float]:
     return shares
 
 
-def compute_share_of_block_launch_rate(launch: Launch) -> float | None:
+def compute_share_of_block_launch_rate(launch: StrictLaunch) -> Share | None:
     """Return the rate at which blocks began over the most that this GPU begins; None when not known."""
     if not launch.has_collected("grid_size", "time", "sm_count") or launch["sm_count"] not in BEGUN:
         return None
     return launch["grid_size"] / launch["time"] / BEGUN[int(launch["sm_count"])]
 
 
-def find_busiest_resource_but(launch: Launch, *left_out_units: str) -> NextLimit | None:
+def find_busiest_resource_but(launch: StrictLaunch, *left_out_units: UnitName) -> NextLimit | None:
     """Return the busiest resource other than those: what binds when they no longer do.
 
     Without DRAM, L2 is only its links to the SMs: its other stages are busy filling from DRAM.
@@ -422,19 +424,19 @@ def find_busiest_resource_but(launch: Launch, *left_out_units: str) -> NextLimit
     return min(limits, key=lambda limit: limit.room, default=None)
 
 
-def is_dram_access_scattered(launch: Launch) -> bool:
+def is_dram_access_scattered(launch: StrictLaunch) -> bool:
     """Return whether DRAM serves sectors at random places, which it cannot do at its full rate."""
     return units.compute_dram_bytes_per_l2_miss(launch) >= PAIRED
 
 
-def find_attainable_share(unit: str, launch: Launch) -> float:
+def find_attainable_share(unit: UnitName, launch: StrictLaunch) -> Share:
     """Return the share of its peak that a unit can get to in a launch with this access pattern."""
     if unit != "dram":
         return REACH[unit]
     return SCATTERED if is_dram_access_scattered(launch) else find_attainable_share_of_pins(launch)
 
 
-def find_attainable_share_of_pins(launch: Launch) -> float:
+def find_attainable_share_of_pins(launch: StrictLaunch) -> Share:
     """Share of the pins' rate that a stream with this part of writes gets, between what was measured."""
     if not launch.has_collected("dram_write", "dram_bytes") or launch["dram_bytes"] <= 0:
         return MIXED
@@ -445,7 +447,7 @@ def find_attainable_share_of_pins(launch: Launch) -> float:
     return STREAMS[-1][1]
 
 
-def _has_waiting_queue(resource: Resource, launch: Launch) -> bool:
+def _has_waiting_queue(resource: Resource, launch: StrictLaunch) -> bool:
     """Return whether the warps queue for this resource rather than wait for something else."""
     waiting, longest_other, others = 0.0, 0.0, 0.0
     for name in launch.list_metrics_with_prefix("stall_"):
@@ -465,7 +467,7 @@ def _has_waiting_queue(resource: Resource, launch: Launch) -> bool:
     return waiting >= FOREMOST * longest_other
 
 
-def _is_full_of_requests(launch: Launch) -> bool:
+def _is_full_of_requests(launch: StrictLaunch) -> bool:
     """Return whether as many requests are in flight as an SM can have, and wide ones."""
     if launch["dram_busy"] < CROWDED_DRAM or launch.get("occupancy", 0.0) < CROWDED:
         return False
@@ -473,7 +475,7 @@ def _is_full_of_requests(launch: Launch) -> bool:
     return wide and launch["stall_long_scoreboard"] >= LOADING
 
 
-def _is_queue_of_loads(resource: Resource, launch: Launch) -> bool:
+def _is_queue_of_loads(resource: Resource, launch: StrictLaunch) -> bool:
     """Return whether waits for loads are a queue: then more warps would not help."""
     if resource.limiter == "l2" and launch.get("dram_busy", 0.0) >= launch["l2_cache_busy"]:
         return False  # the stream that L2 passes on queues for DRAM

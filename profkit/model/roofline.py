@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Literal
 from profkit.model.launch import (
     TOLERANCE,
     Missing,
-    Row,
     compute_counted_share_of_duration,
     explain_why_cache_resident,
     select_collected_metrics,
@@ -27,7 +26,15 @@ from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.compute import TENSOR_TYPES
 
 if TYPE_CHECKING:
-    from profkit.units import BytesPerSecond
+    from profkit.units import (
+        BytesPerSecond,
+        ClauseOrEmpty,
+        FloatOrNan,
+        FrameRow,
+        MetricValues,
+        OperationsPerSecond,
+        Share,
+    )
 
 
 Values = Mapping[str, float]
@@ -58,7 +65,7 @@ class Ceiling:
         return self.name in LEVELS
 
 
-def list_ceilings(launch: Row) -> tuple[Ceiling, ...]:
+def list_ceilings(launch: FrameRow) -> tuple[Ceiling, ...]:
     """Return the roofs: memory levels from the outside in, then precisions.
 
     Those that the report has, and of the device attributes only those that it has not; `cc` is read
@@ -76,7 +83,7 @@ def list_ceilings(launch: Row) -> tuple[Ceiling, ...]:
     return tuple(roofs)
 
 
-def _make_ceiling_from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
+def _make_ceiling_from_attributes(name: str, row: MetricValues, cc: object) -> Ceiling | None:
     if name == "dram" and row.get("peak_dram_device", 0) > 0:
         clock = row.get("dram_clock_max", nan)
         return Ceiling(name, row["peak_dram_device"], clock, "device attributes")
@@ -111,12 +118,12 @@ class RooflinePoint:
     note: str = ""  # why the point is no position of the launch; "" for a good one
 
     @property
-    def above(self) -> bool:
+    def is_above_roof(self) -> bool:
         """Return whether it lies above its roof by more than passes of one launch differ."""
         return self.share > TOLERANCE
 
 
-def list_precisions_dominant_first(launch: Row) -> tuple[str, ...]:
+def list_precisions_dominant_first(launch: FrameRow) -> tuple[str, ...]:
     """Return the precisions in which arithmetic ran, the dominant one first.
 
     The tensor type with most operations leads when the tensor cores did most of them; else the
@@ -147,7 +154,9 @@ def list_precisions_dominant_first(launch: Row) -> tuple[str, ...]:
 
 
 def list_roofline_points(
-    launch: Row, declared_operations: float | None = None, compulsory_bytes: float | None = None
+    launch: FrameRow,
+    declared_operations: float | None = None,
+    compulsory_bytes: float | None = None,
 ) -> tuple[RooflinePoint, ...]:
     """Return the launch's points in its dominant precision: one per level, then the workload's.
 
@@ -188,8 +197,8 @@ def list_roofline_points(
 def _make_roofline_point(
     level: Place,
     family: str,
-    operations_per_second: float,
-    bytes_per_second: float,
+    operations_per_second: OperationsPerSecond,
+    bytes_per_second: BytesPerSecond,
     ceilings: Mapping[str, float],
 ) -> RooflinePoint:
     memory: str = level
@@ -214,7 +223,7 @@ def _make_roofline_point(
     )
 
 
-def _explain_no_position(row: Values, level: Level, compulsory: float) -> str:
+def _explain_no_position(row: MetricValues, level: Level, compulsory: float) -> ClauseOrEmpty:
     """Return why the intensity at this level is no position; "" when it is one."""
     if level == "dram":
         return explain_why_cache_resident(row, compulsory)
@@ -225,7 +234,7 @@ def _explain_no_position(row: Values, level: Level, compulsory: float) -> str:
     return ""
 
 
-def find_nearest_roof(launch: Row) -> tuple[str, float] | None:
+def find_nearest_roof(launch: FrameRow) -> tuple[str, Share] | None:
     """Return the ceiling that the launch comes nearest to, and its share of it; None when not known."""
     best = None
     for point in list_roofline_points(launch):
@@ -238,7 +247,7 @@ def find_nearest_roof(launch: Row) -> tuple[str, float] | None:
     return best.roof, best.share
 
 
-def list_missing_metrics(launch: Row) -> tuple[Missing, ...]:
+def list_missing_metrics(launch: FrameRow) -> tuple[Missing, ...]:
     """Return what to collect for the points that are not there: the section (none can help when "")."""
     row = select_collected_metrics(launch)
     if launch.get("status") == "failed":
@@ -258,7 +267,7 @@ def list_missing_metrics(launch: Row) -> tuple[Missing, ...]:
     return tuple(missing)
 
 
-def _find_uncounted_arithmetic(row: Values) -> Missing | None:
+def _find_uncounted_arithmetic(row: MetricValues) -> Missing | None:
     """Return arithmetic that ran but was not counted: a point without it would be a wrong one."""
     matrix = row.get("inst_matrix", nan)
     # Without the opcodes 5 % of the pipe decide: HFMA2.MMA alone shows up to 3.7 %.
@@ -278,7 +287,7 @@ def _find_uncounted_arithmetic(row: Values) -> Missing | None:
     return Missing(CATALOGUE["fp32_rate"].section, "floating-point operations not counted")
 
 
-def _measure_arithmetic_rate(row: Values, family: str) -> float:
+def _measure_arithmetic_rate(row: MetricValues, family: str) -> FloatOrNan:
     """Return operations per second in one precision; NaN when not counted."""
     if family in SCALAR:
         return row.get(f"{family}_rate", nan)
@@ -288,7 +297,7 @@ def _measure_arithmetic_rate(row: Values, family: str) -> float:
     return nan
 
 
-def _measure_bytes_rate(row: Values, level: Level) -> BytesPerSecond:
+def _measure_bytes_rate(row: MetricValues, level: Level) -> FloatOrNan:
     """Return bytes per second at a level; NaN when not collected."""
     if level == "dram" and "dram_rate" not in row and {"dram_bytes", "time"} <= row.keys():
         return row["dram_bytes"] / row["time"]

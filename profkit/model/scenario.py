@@ -22,7 +22,7 @@ from math import exp, inf, log
 from typing import TYPE_CHECKING, Literal
 
 from profkit.judge import NOT_PRICED, Estimate
-from profkit.model.launch import ENDS_MOST, Launch, NotCollected, measure_idleness
+from profkit.model.launch import ENDS_MOST, NotCollected, StrictLaunch, measure_idleness
 from profkit.model.resources import (
     ENTRY,
     REACH,
@@ -34,7 +34,7 @@ from profkit.model.resources import (
 from profkit.reports.metrics.warps import STATES, list_states_of_families
 
 if TYPE_CHECKING:
-    from profkit.units import Factor
+    from profkit.units import Factor, FactorOrInfinity, LogRatio, LowAndHigh, Share
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Scenario:
     without_ends: bool = False  # the fix is of the launch's own beginning and end
 
 
-def make_scenario_of_more_blocks(launch: Launch, places: float) -> Scenario:
+def make_scenario_of_more_blocks(launch: StrictLaunch, places: float) -> Scenario:
     """Return a launch whose blocks fill so many times more places, and pay their ends."""
     ends = 0.0
     if "time" in launch:
@@ -123,7 +123,7 @@ def join_scenarios(scenarios: Iterable[Scenario]) -> Scenario:
     )
 
 
-def _combine_by_least_share(shares: list[Mapping[str, float]]) -> dict[str, float]:
+def _combine_by_least_share(shares: list[Mapping[str, Share]]) -> dict[str, Share]:
     """Return the least share of each name; where a scenario does not name it, all of it stays."""
     least = {}
     for own in shares:
@@ -146,7 +146,7 @@ LEAST = 1e-3  # share of a warp's time that always stays: no estimate passes 1,0
 BARRIER = "barrier"
 
 
-def predict_gain(launch: Launch, scenario: Scenario) -> Factor:
+def predict_gain(launch: StrictLaunch, scenario: Scenario) -> Factor:
     """Return the speed-up that the model gives for a fix, at least 1.
 
     A unit past what launches on record reached counts as full, before and after: the fixes on record
@@ -157,11 +157,11 @@ def predict_gain(launch: Launch, scenario: Scenario) -> Factor:
 
 
 def predict_speedup(
-    launch: Launch,
+    launch: StrictLaunch,
     scenario: Scenario,
     most_utilization: float = inf,
-    dram_stream_share: float = 1.0,
-) -> float:
+    dram_stream_share: Share = 1.0,
+) -> Factor:
     """Return the speed-up for a scenario, below 1 where more is done than before.
 
     Time is what a launch takes to begin and end, and its work. Work is throughput and latency, added as
@@ -188,7 +188,7 @@ def predict_speedup(
     return float(1 / (fixed_time + working_time * work_left))
 
 
-def bound_speedup_by_waits(launch: Launch, scenario: Scenario) -> float:
+def bound_speedup_by_waits(launch: StrictLaunch, scenario: Scenario) -> FactorOrInfinity:
     """Return the speed-up at which warps do nothing but wait for what a fix leaves them; or inf.
 
     A warp that is ready and not selected queues for issue slots: these count as a unit already.
@@ -203,7 +203,7 @@ def bound_speedup_by_waits(launch: Launch, scenario: Scenario) -> float:
     return 1 / (fixed_time + working_time * waiting)
 
 
-def compute_fixed_time_share(launch: Launch) -> float:
+def compute_fixed_time_share(launch: StrictLaunch) -> Share:
     """Return the share of the time that stays whatever is fixed: begin, first trip to memory, end."""
     time = launch.get("time", 0.0)
     if time <= 0:
@@ -211,13 +211,13 @@ def compute_fixed_time_share(launch: Launch) -> float:
     return min(_compute_share_of_ends(launch) + FIRST_TRIP / time, MOST_ENDS)
 
 
-def _compute_share_of_ends(launch: Launch) -> float:
+def _compute_share_of_ends(launch: StrictLaunch) -> Share:
     """Return the share of the time in which the launch begins and ends: no SM has work."""
     # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
     return min(measure_idleness(launch).share_without_any_work, ENDS_MOST / launch["time"])
 
 
-def compute_least_share_of_ends(launch: Launch, scenario: Scenario) -> float:
+def compute_least_share_of_ends(launch: StrictLaunch, scenario: Scenario) -> float:
     """Return the share of the time that no fix of what blocks do can take: no block is at work in it.
 
     Where the busiest SM was not counted, or the fix is of the ends, that is an empty launch's time.
@@ -231,7 +231,7 @@ def compute_least_share_of_ends(launch: Launch, scenario: Scenario) -> float:
     return min(ends, MOST_ENDS)
 
 
-def bound_speedup_by_units(launch: Launch, scenario: Scenario) -> float:
+def bound_speedup_by_units(launch: StrictLaunch, scenario: Scenario) -> FactorOrInfinity:
     """Return the speed-up that cannot be passed when no more than the scenario's share goes; or inf.
 
     Units count with their whole peak here, not with what they reach: a bound has to hold. No unit
@@ -257,7 +257,9 @@ def bound_speedup_by_units(launch: Launch, scenario: Scenario) -> float:
     return inf
 
 
-def compute_fullest_unit_share(launch: Launch, scenario: Scenario, stream: float = 1.0) -> float:
+def compute_fullest_unit_share(
+    launch: StrictLaunch, scenario: Scenario, stream: Share = 1.0
+) -> float:
     """Share of what it can reach that the fullest unit is at, in today's time, after a scenario.
 
     `stream`: the share of the best rate on record that DRAM gets to.
@@ -275,7 +277,7 @@ def compute_fullest_unit_share(launch: Launch, scenario: Scenario, stream: float
     return full
 
 
-def compute_issue_wait_ratio(launch: Launch, scenario: Scenario) -> Factor:
+def compute_issue_wait_ratio(launch: StrictLaunch, scenario: Scenario) -> FactorOrInfinity:
     """Return how many times less often a warp waits between two issues; inf without warp states."""
     if "stall_selected" not in launch:
         if all(left == 1.0 for left in scenario.waits.values()):
@@ -301,8 +303,8 @@ def compute_issue_wait_ratio(launch: Launch, scenario: Scenario) -> Factor:
 
 
 Kind = Literal["throughput", "waste", "wait", "places", "shape", "instructions", "atomics"]
-Build = Callable[[Launch], Scenario]
-Guess = Callable[[Launch], Scenario | None]  # None: no counter says
+MakeScenario = Callable[[StrictLaunch], Scenario]
+MakeScenarioOrNone = Callable[[StrictLaunch], Scenario | None]  # None: no counter says
 
 # What is expected has an interval: how far the gains of unseen fixes were from what was expected of them
 # (split conformal prediction). It is to hold four times of five for code that nobody has looked at. So
@@ -332,45 +334,45 @@ class Fix:
 
     kind: Kind | None = None  # which fixes are alike; None: nobody measured one
     formula: str = ""  # bound and expectation in words
-    best: Build | None = None  # the most that can go; None: no counter bounds it
-    typical: Guess | None = None  # what goes when people fix it
+    best: MakeScenario | None = None  # the most that can go; None: no counter bounds it
+    typical: MakeScenarioOrNone | None = None  # what goes when people fix it
 
 
 def make_bounded_expectation(
-    expected_speedup: float,
-    spread: tuple[float, float],
-    most_speedup: float | None = None,
-    offset: float = OFFSET,
+    expected_speedup: Factor,
+    log_deviations_low_and_high: LowAndHigh,
+    most_speedup: Factor | None = None,
+    offset: LogRatio = OFFSET,
 ) -> Expectation:
     """Return the interval around an expected speed-up; no part of it is above the bound."""
     size = log(expected_speedup)
-    low = exp(size + spread[0] * (offset + abs(size)))
-    high = exp(size + spread[1] * (offset + abs(size)))
+    low = exp(size + log_deviations_low_and_high[0] * (offset + abs(size)))
+    high = exp(size + log_deviations_low_and_high[1] * (offset + abs(size)))
     most = inf
     if most_speedup is not None:
         most = most_speedup
     return Expectation(min(expected_speedup, most), min(low, most), min(high, most))
 
 
-def expect_less_of_unexplained_wait(
-    saving: Estimate, quantiles: tuple[float, float, float] = UNEXPLAINED
+def reprice_unexplained_wait(
+    speedup: Estimate, log_deviation_quantiles: tuple[float, float, float] = UNEXPLAINED
 ) -> Estimate:
     """Return an estimate of a wait whose cause counters do not show, by how such changes turned out.
 
     Where that may be nothing, their median is expected in place of what fixes that worked bring.
     """
-    if not saving.is_known:
-        return saving
-    low, middle, high = quantiles
-    ends = make_bounded_expectation(saving.expected, (low, high), saving.bound)
-    expected = saving.expected
+    if not speedup.is_known:
+        return speedup
+    low, middle, high = log_deviation_quantiles
+    ends = make_bounded_expectation(speedup.expected, (low, high), speedup.bound)
+    expected = speedup.expected
     if ends.low < 1:
-        size = log(saving.expected)
+        size = log(speedup.expected)
         expected = exp(max(0.0, size + middle * (OFFSET + size)))
-    return Estimate(min(ends.low, expected), expected, max(ends.high, expected), saving.bound)
+    return Estimate(min(ends.low, expected), expected, max(ends.high, expected), speedup.bound)
 
 
-def estimate_gain_of_fixes(launch: Launch, *fixes: Fix) -> Estimate:
+def estimate_gain_of_fixes(launch: StrictLaunch, *fixes: Fix) -> Estimate:
     """Return the speed-up of these fixes at once: their scenarios are joined, their gains not added."""
     best, typical = [], []
     measured = False  # whether somebody has measured what one of these fixes brings
@@ -399,7 +401,7 @@ def estimate_gain_of_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     return Estimate(expected.low, expected.gain, expected.high, bound)
 
 
-def _bound_fixes_by_block_launch(launch: Launch, fixes: tuple[Fix, ...]) -> float:
+def _bound_fixes_by_block_launch(launch: StrictLaunch, fixes: tuple[Fix, ...]) -> float:
     """Return the speed-up at which as many blocks as before begin as fast as they can.
 
     Inf when others may.
@@ -412,7 +414,7 @@ def _bound_fixes_by_block_launch(launch: Launch, fixes: tuple[Fix, ...]) -> floa
     return bound_speedup_by_block_launch(launch)
 
 
-def bound_speedup_by_block_launch(launch: Launch, blocks_factor: float = 1.0) -> float:
+def bound_speedup_by_block_launch(launch: StrictLaunch, blocks_factor: float = 1.0) -> float:
     """Return the speed-up at which so many times the blocks begin as fast as the GPU begins any.
 
     Inf where that rate is not known.
@@ -430,7 +432,7 @@ def get_expectation(saving: Estimate) -> Expectation | None:
     return Expectation(saving.expected, saving.low, saving.high)
 
 
-def compute_headroom(launch: Launch) -> Factor | None:
+def compute_headroom(launch: StrictLaunch) -> Factor | None:
     """Return how many times faster the same work could be done; None when a full unit may go unseen."""
     if not launch.has_collected(*NEEDED) or not measure_unit_shares_of_peak(launch):
         return None
@@ -439,7 +441,7 @@ def compute_headroom(launch: Launch) -> Factor | None:
     return None
 
 
-def compute_least_share_of_time(launch: Launch, stream: float = 1.0) -> float:
+def compute_least_share_of_time(launch: StrictLaunch, stream: Share = 1.0) -> Share:
     """Return the share of the time that the same work takes at the rate that its unit reaches.
 
     `stream`: the share of the best rate on record that DRAM gets to.
@@ -448,6 +450,6 @@ def compute_least_share_of_time(launch: Launch, stream: float = 1.0) -> float:
     return min(1.0, compute_fixed_time_share(launch) + full)
 
 
-def compute_amdahl_speedup(removed_share: float) -> Factor:
+def compute_amdahl_speedup(removed_share: Share) -> Factor:
     """Return speed-up when this share of the time is gone: 1 / (1 - part), 1,000 at most."""
     return 1 / (1 - min(removed_share, NEVER_ALL))

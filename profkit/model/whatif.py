@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain
 from math import inf, prod
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
-from profkit.model.launch import Launch, NotCollected, is_mostly_atomics
+from profkit.model.launch import NotCollected, StrictLaunch, is_mostly_atomics
 from profkit.model.resources import (
     ENTRY,
     LINKS,
@@ -39,6 +40,10 @@ from profkit.records.store import Document
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import WARP_STATES, WarpState
 
+if TYPE_CHECKING:
+    from profkit.units import Factor, FactorOrInfinity, MetricName
+
+
 # 10th and 90th percentile of (ln came - ln predicted) / (OFFSET + |ln predicted|) over 164 steps of the
 # ladder and other people's fixes, each predicted from the counts of both sides.
 SPREAD = (-0.95, 0.86)
@@ -51,7 +56,7 @@ _WORK: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _list_counters_of_state(state: WarpState) -> tuple[tuple[str, ...], ...]:
+def _list_counters_of_state(state: WarpState) -> tuple[tuple[MetricName, ...], ...]:
     """Return the counts that the time in a state goes with.
 
     Where data moves, these are the state's own instructions and last the data; elsewhere all
@@ -174,7 +179,9 @@ def _parse_whatif_change(part: str) -> CounterChange:
     return CounterChange(metric, op, value)
 
 
-def predict_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange]) -> Expectation:
+def predict_speedup_of_changes(
+    launch: StrictLaunch, changes: Iterable[CounterChange]
+) -> Expectation:
     """Return the speed-up when these counts change and every other stays; below 1 it is slower.
 
     A kind of instruction takes the total with it, and accesses their sectors and wavefronts, unless
@@ -198,14 +205,16 @@ def predict_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange])
         raise ProfkitError(message, f"--section {section}") from absent
 
 
-def _add_ends_of_more_blocks(launch: Launch, scenario: Scenario) -> Scenario:
+def _add_ends_of_more_blocks(launch: StrictLaunch, scenario: Scenario) -> Scenario:
     """Return a scenario with the ends that a launch has where its blocks fill more places."""
     if scenario.places <= 1:
         return scenario
     return replace(scenario, ends=make_scenario_of_more_blocks(launch, scenario.places).ends)
 
 
-def bound_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange]) -> float | None:
+def bound_speedup_of_changes(
+    launch: StrictLaunch, changes: Iterable[CounterChange]
+) -> Factor | None:
     """Return the speed-up that these changes cannot pass; None where nothing bounds it."""
     after = apply_counter_changes(launch, changes)
     scenario = _make_scenario_of_changed_counts(launch, after)
@@ -214,7 +223,9 @@ def bound_speedup_of_changes(launch: Launch, changes: Iterable[CounterChange]) -
     return bound if bound < inf else None
 
 
-def _bound_speedup_by_begun_blocks(launch: Launch, after: Launch, scenario: Scenario) -> float:
+def _bound_speedup_by_begun_blocks(
+    launch: StrictLaunch, after: StrictLaunch, scenario: Scenario
+) -> float:
     """Return the speed-up at which the blocks that are launched then begin as fast as they can.
 
     Inf where more warps are at work at once: larger blocks are fewer.
@@ -224,7 +235,7 @@ def _bound_speedup_by_begun_blocks(launch: Launch, after: Launch, scenario: Scen
     return bound_speedup_by_block_launch(launch, after["grid_size"] / launch["grid_size"])
 
 
-def bound_speedup_of_scenario(launch: Launch, scenario: Scenario) -> float:
+def bound_speedup_of_scenario(launch: StrictLaunch, scenario: Scenario) -> FactorOrInfinity:
     """Return the speed-up that changed counts cannot pass, as a finding's bound is worked out.
 
     A unit keeps the work that the changes leave it. Of a wait that shrinks nothing needs to be left, nor
@@ -251,7 +262,9 @@ def bound_speedup_of_scenario(launch: Launch, scenario: Scenario) -> float:
     return bound_speedup_by_units(launch, replace(scenario, waits=waits, keeps=min(shrinking)))
 
 
-def _make_scenario_of_changed_counts(launch: Launch, after: Launch) -> Scenario:
+def _make_scenario_of_changed_counts(
+    launch: StrictLaunch, changed_launch: StrictLaunch
+) -> Scenario:
     """Return what becomes of the units' work, of the warps' waits, and of the warps at work at once.
 
     A barrier is not named: it shrinks with what the other warps wait for.
@@ -259,12 +272,14 @@ def _make_scenario_of_changed_counts(launch: Launch, after: Launch) -> Scenario:
     waits = {}
     for state, groups in _EVENTS.items():
         if state != BARRIER:
-            waits[state] = _compute_share_of_events_left(groups, launch, after)
+            waits[state] = _compute_share_of_events_left(groups, launch, changed_launch)
     if is_mostly_atomics(launch):
-        waits |= dict.fromkeys(MEMORY, _compute_count_ratio(("l2_atomic_sectors",), launch, after))
+        waits |= dict.fromkeys(
+            MEMORY, _compute_count_ratio(("l2_atomic_sectors",), launch, changed_launch)
+        )
     units = {}
     for unit in measure_unit_shares_of_peak(launch):
-        units[unit] = _compute_count_ratio(_WORK[unit], launch, after)
+        units[unit] = _compute_count_ratio(_WORK[unit], launch, changed_launch)
     for use in list_resource_uses(launch):
         if not use.near:
             continue
@@ -272,24 +287,30 @@ def _make_scenario_of_changed_counts(launch: Launch, after: Launch) -> Scenario:
         work_left = units[use.resource.limiter]
         for state in use.resource.queue:
             waits[state] = min(waits.get(state, 1.0), work_left)
-    return Scenario(units, waits, _compute_working_warps_factor(launch, after), same_places=True)
+    return Scenario(
+        units, waits, _compute_working_warps_factor(launch, changed_launch), same_places=True
+    )
 
 
 def _compute_share_of_events_left(
-    groups: tuple[tuple[str, ...], ...], launch: Launch, after: Launch
+    metrics_by_alternative: tuple[tuple[MetricName, ...], ...],
+    launch: StrictLaunch,
+    changed_launch: StrictLaunch,
 ) -> float:
     """Return the share of the events of a state that is left.
 
     An access that moves less ends as much sooner. Fewer accesses for the same data are in between: each
     wait takes its latency, and the queue for the data is as long as before.
     """
-    shares = [_compute_count_ratio(names, launch, after) for names in groups]
+    shares = [
+        _compute_count_ratio(names, launch, changed_launch) for names in metrics_by_alternative
+    ]
     mean = prod(shares) ** (1 / len(shares))
     data = shares[-1]
     return min(mean, data)
 
 
-def apply_counter_changes(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
+def apply_counter_changes(launch: StrictLaunch, changes: Iterable[CounterChange]) -> StrictLaunch:
     """Return the launch with its counts changed, and those that change with them."""
     values = {}
     for name in launch:
@@ -305,19 +326,21 @@ def apply_counter_changes(launch: Launch, changes: Iterable[CounterChange]) -> L
     for access, moved in _ACCESSES.items():
         if moved not in given and moved in launch and launch.get(access, 0.0) > 0:
             values[moved] *= values[access] / launch[access]
-    return Launch(values)
+    return StrictLaunch(values)
 
 
-def _compute_working_warps_factor(launch: Launch, after: Launch) -> float:
+def _compute_working_warps_factor(launch: StrictLaunch, changed_launch: StrictLaunch) -> float:
     """Return how many times more warps are at work, by more blocks and by more warps a block."""
     waves = launch.get("waves", 1.0)
-    blocks = after["grid_size"] / launch["grid_size"]
+    blocks = changed_launch["grid_size"] / launch["grid_size"]
     filled = min(1.0, waves * blocks) / min(1.0, waves)
     most = launch.get("max_warps", 64.0) / max(launch["warps_per_sm"], 1e-9)
-    return min(filled * after["warps_per_sm"] / launch["warps_per_sm"], max(most, filled))
+    return min(filled * changed_launch["warps_per_sm"] / launch["warps_per_sm"], max(most, filled))
 
 
-def _compute_count_ratio(names: tuple[str, ...], before: Launch, after: Launch) -> float:
+def _compute_count_ratio(
+    names: tuple[MetricName, ...], before: StrictLaunch, after: StrictLaunch
+) -> float:
     was = before.sum_collected_metrics(names)
     if was > 0:
         return after.sum_collected_metrics(names) / was

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        FindingJson,
+        KernelJson,
+        Milliseconds,
+        RuleName,
+        Sentence,
+        SentenceOrEmpty,
+        Share,
+        TriageJson,
+    )
+
 
 SAME = 0.02  # of the step: a difference that two runs of one program show
 UNLIKE = 0.25  # of the GPU's time: where both sides have no more of it in common, it is said
@@ -56,7 +69,7 @@ class TriagesDocument(TypedDict):
     notes: list[str]  # what makes the two hard to compare
 
 
-def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> TriagesDocument:
+def compare_triages(before: TriageJson, after: TriageJson) -> TriagesDocument:
     """Compare two "profkit.triage/1" documents."""
     first = _read_step_time(before)
     second = _read_step_time(after)
@@ -96,18 +109,18 @@ def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tria
     }
 
 
-def _choose_answer_from_saved_time(saved: float, slack: float) -> str:
+def _choose_answer_from_saved_time(saved_ms: Milliseconds, slack_ms: Milliseconds) -> str:
     """Return the answer that the two times alone give."""
-    if abs(saved) <= slack:
+    if abs(saved_ms) <= slack_ms:
         return "same"
-    if saved > 0:
+    if saved_ms > 0:
         return "faster"
     return "slower"
 
 
 def _compare_findings(
-    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
-) -> tuple[list[Promise], list[str]]:
+    before: Sequence[FindingJson], after: Sequence[FindingJson]
+) -> tuple[list[Promise], list[RuleName]]:
     """Return what became of each finding, and the categories that only the second triage has."""
     left = {row["category"]: row["saves_ms"]["expect"] for row in after}
     promises = []
@@ -117,7 +130,7 @@ def _compare_findings(
     return promises, sorted(new)
 
 
-def _read_step_time(document: Mapping[str, Any]) -> StepTime:
+def _read_step_time(document: TriageJson) -> StepTime:
     recorded = float(document["step"]["ms"])
     plain = document["step"].get("plain_ms") or {}
     expect = _get_or_default(plain.get("expect"), recorded)
@@ -134,14 +147,14 @@ def _read_step_time(document: Mapping[str, Any]) -> StepTime:
     }
 
 
-def _get_or_default(value: float | None, otherwise: float) -> float:
+def _get_or_default(value: float | None, default: float) -> float:
     """Return a number of a document, or another one where it has none; zero is a number."""
     if value is None:
-        return otherwise
+        return default
     return float(value)
 
 
-def _explain_no_answer(before: Mapping[str, Any], after: Mapping[str, Any], answer: str) -> str:
+def _explain_no_answer(before: TriageJson, after: TriageJson, answer: str) -> SentenceOrEmpty:
     """Return why two times do not show what a change did; empty where they do."""
     one, other = (of["program"].get("device") for of in (before, after))
     if one and other and one != other:
@@ -163,7 +176,7 @@ def _explain_no_answer(before: Mapping[str, Any], after: Mapping[str, Any], answ
     return ""
 
 
-def _is_one_surely_longer(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def _is_one_surely_longer(before: TriageJson, after: TriageJson) -> bool:
     """Return whether the same recording is the longer one wherever in their intervals both are.
 
     One recorder slows both hosts alike: their ends are compared in pairs. Two recorders do not.
@@ -176,7 +189,7 @@ def _is_one_surely_longer(before: Mapping[str, Any], after: Mapping[str, Any]) -
 
 
 def _compare_saving_with_promises(
-    promises: Sequence[Promise], saved: float, slack: float
+    promises: Sequence[Promise], saved_ms: Milliseconds, slack_ms: Milliseconds
 ) -> str | None:
     """Return how what was saved is to what the gone findings promised: inside, more or less.
 
@@ -188,31 +201,31 @@ def _compare_saving_with_promises(
         return None
     low = max(promised_low for _, promised_low, _ in gone)
     high = sum(promised_high for _, _, promised_high in gone)
-    if saved < low - slack:
+    if saved_ms < low - slack_ms:
         return "less"
-    if saved > high + slack:
+    if saved_ms > high + slack_ms:
         return "more"
     return "inside"
 
 
-def _make_promise(row: Mapping[str, Any], left: float) -> Promise:
+def _make_promise(row: FindingJson, ms_left: float) -> Promise:
     saves = row["saves_ms"]
     expect = saves["expect"]
     state = "there"
-    if left < 0.25 * expect:
+    if ms_left < 0.25 * expect:
         state = "gone"
-    elif left < 0.75 * expect:
+    elif ms_left < 0.75 * expect:
         state = "smaller"
     return {
         "category": row["category"],
         "say": row["say"],
         "said": (expect, saves["low"], saves["high"]),
         "state": state,
-        "left": left,
+        "left": ms_left,
     }
 
 
-def _list_setup_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def _list_setup_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Sentence]:
     """Return what was recorded differently."""
     differences = []
     for key in ("device", "how", "ranks"):
@@ -227,8 +240,8 @@ def _select_kernel_rows(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, 
 
 
 def _compute_common_shares(
-    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], key: str
-) -> tuple[int, int, list[float]]:
+    before: Sequence[KernelJson], after: Sequence[KernelJson], key: str
+) -> tuple[int, int, list[Share]]:
     """Return how many names are in both and in any of two lists, and their share of each one's time."""
     names_before = _list_values_of_key(before, key)
     names_after = _list_values_of_key(after, key)
@@ -245,9 +258,7 @@ def _list_values_of_key(rows: Sequence[Mapping[str, Any]], key: str) -> set[str]
     return {row[key] for row in rows if row.get(key)}
 
 
-def _are_two_programs(
-    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
-) -> bool:
+def _are_two_programs(before: Sequence[KernelJson], after: Sequence[KernelJson]) -> bool:
     """Return whether nothing that two recordings hold is of one program.
 
     Hardly a kernel is common, and hardly an operator where operators were recorded. Where none were, a
@@ -266,8 +277,8 @@ def _are_two_programs(
 
 
 def _note_different_kernels(
-    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
-) -> list[str]:
+    before: Sequence[KernelJson], after: Sequence[KernelJson]
+) -> list[Sentence]:
     """Return a note where the two hardly launch the same kernels.
 
     A fix may replace all of them (another precision does), so that proves no other program.

@@ -12,7 +12,7 @@ from profkit.reports.figures import remove_abi_tags
 
 if TYPE_CHECKING:
     from profkit.diagnosis.rule import Diagnosis
-    from profkit.units import Factor
+    from profkit.units import Factor, KernelName
 
 COVER = 0.95  # of the kernels' time: groups after that are not worth a replay
 MOST = 40  # groups: each is replayed some forty times
@@ -70,7 +70,7 @@ def _make_group_key(name: str, grid: object, block: object) -> tuple[str, object
     return remove_demangler_differences(name), grid, block
 
 
-def remove_demangler_differences(demangled: str) -> str:
+def remove_demangler_differences(demangled: KernelName) -> KernelName:
     """Return a name without what demanglers disagree on: blanks, result's type, const's place, tags."""
     words = remove_abi_tags(demangled).removeprefix("void ").replace("const", "")
     return "".join(words.split("(", 1)[0].split("<", 1)[0].split())

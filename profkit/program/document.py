@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import is_folder, read_json_or_toml_bytes
@@ -33,6 +33,10 @@ from profkit.program.timeline import SourcePlace
 from profkit.program.triage import Triage
 from profkit.records.store import get_schema_name
 from profkit.reports.figures import get_base_name_of_kernel
+
+if TYPE_CHECKING:
+    from profkit.units import CommandText, Milliseconds, Sentence, TextOrEmpty, WorkIndex
+
 
 SCHEMA: Final = "profkit.triage/1"
 SECOND: Final = "profkit.triage/2"
@@ -306,7 +310,7 @@ def _describe_first_finding(answer: Triage) -> FirstEntry:
     }
 
 
-def _convert_to_ms(nanoseconds: float) -> float:
+def _convert_to_ms(nanoseconds: float) -> Milliseconds:
     return round(nanoseconds / 1e6, 6)
 
 
@@ -316,7 +320,7 @@ def _describe_time_without_recorder(answer: Triage) -> RangeEntry:
     As recorded where a replay of it does not show that.
     """
     if answer.hosts.matches_recording:
-        return _describe_range(answer.hosts.plain)
+        return _describe_range(answer.hosts.step_ms_without_recorder)
     return _describe_range(make_exact_range(answer.split.period / 1e6))
 
 
@@ -427,7 +431,7 @@ def _average_shares(shares: Sequence[tuple[Range, float]]) -> Range:
     return Range(*means)
 
 
-def _describe_shares(answer: Triage, ranges: Mapping[int, Range]) -> list[ShareEntry]:
+def _describe_shares(answer: Triage, ranges: Mapping[WorkIndex, Range]) -> list[ShareEntry]:
     """Return each kernel's share, each work's share weighted with its time."""
     works = answer.steps.typical.works
     out: list[ShareEntry] = []
@@ -476,21 +480,24 @@ def _describe_kernel(answer: Triage, row: KernelGroup, counts: KernelVerdicts) -
     }
 
 
-def _suggest_kernel_command(answer: Triage, row: KernelGroup, report: str) -> str | None:
+def _suggest_kernel_command(
+    answer: Triage, row: KernelGroup, counters_report_or_empty: str
+) -> CommandText | None:
     """Return the command that looks at one kernel.
 
     None for what is none, or where no command is known.
     """
-    if report:
+    if counters_report_or_empty:
         return (
-            f"profkit diagnose {quote(report)} --kernel {quote(get_base_name_of_kernel(row.name))}"
+            f"profkit diagnose {quote(counters_report_or_empty)} --kernel "
+            f"{quote(get_base_name_of_kernel(row.name))}"
         )
     if row.grid is None or not answer.timeline.command:
         return None
     return _write_profile_command(answer, row)
 
 
-def _explain_unrecorded(answer: Triage, row: KernelGroup) -> str | None:
+def _explain_unrecorded(answer: Triage, row: KernelGroup) -> Sentence | None:
     """Return what was not recorded of a kernel, without which no more can be said of it."""
     if row.grid is None:
         return None
@@ -505,7 +512,7 @@ def _explain_unrecorded(answer: Triage, row: KernelGroup) -> str | None:
     return f"{lack}; {_write_profile_command(answer, row)} takes them"
 
 
-def _write_profile_command(answer: Triage, row: KernelGroup) -> str:
+def _write_profile_command(answer: Triage, row: KernelGroup) -> CommandText:
     kernel = quote(get_base_name_of_kernel(row.name))  # a name out of a trace may hold anything
     return f"profkit profile --kernel {kernel} --count 1 -- {answer.timeline.command or 'COMMAND'}"
 
@@ -660,7 +667,7 @@ def _add_missing_keys(content: dict[str, Any]) -> None:
                     row.setdefault(name, None)
 
 
-def _find_impossible_value(document: TriageDocument) -> str:
+def _find_impossible_value(document: TriageDocument) -> TextOrEmpty:
     """Return what has the right type and cannot be; empty where nothing is."""
     step = document["step"]
     if not step["ms"] > 0:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from profkit.program.timeline import Activity, Call, Device, HostSpan, Process, Timeline
+
+if TYPE_CHECKING:
+    from profkit.units import Nanoseconds
+
 
 STEPS = 6
 CALL = 4_000  # nanoseconds that the host is in a call
@@ -79,7 +84,7 @@ class SimulatedRecorder:
         self.activities: list[Activity] = []
         self.spans: list[HostSpan] = []
 
-    def add_step(self, number: int, parts: Sequence[Part]) -> None:
+    def add_step(self, step_number: int, parts: Sequence[Part]) -> None:
         """Run a step once."""
         begin, place = self.clock, len(self.spans)
         for part in parts:
@@ -93,17 +98,17 @@ class SimulatedRecorder:
                 self.add_view(part)
             else:
                 self.add_host_work(part)
-        mark = HostSpan("step", f"ProfilerStep#{number}", begin, self.clock, THREAD)
+        mark = HostSpan("step", f"ProfilerStep#{step_number}", begin, self.clock, THREAD)
         self.spans.insert(place, mark)
 
-    def add_call(self, name: str, end: int) -> int:
+    def add_call(self, name: str, end: Nanoseconds) -> int:
         """Let the host make a call that ends then, and return the call's number."""
         number = len(self.calls) + 1
         self.calls.append(Call(name, self.clock, end, THREAD, number))
         self.clock = end
         return number
 
-    def find_start(self, stream: int) -> int:
+    def find_start(self, stream: int) -> Nanoseconds:
         """Return when work begins that is launched now."""
         return max(self.free.get(stream, 0), self.clock + LATENCY)
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from profkit.program.steps.attribution import CallOrigin
 from profkit.program.steps.cut import StepWork
+
+if TYPE_CHECKING:
+    from profkit.units import ByteCount, OperationsPerSecond, OperatorName
+
 
 # Bytes of a value of each type in PyTorch's words.
 VALUE_BYTES = {
@@ -40,7 +44,7 @@ class Tensor:
         return prod(self.sizes)
 
     @property
-    def bytes(self) -> int:
+    def bytes(self) -> ByteCount:
         """Return what it takes in memory, if each value is there once."""
         return self.count * self.value_bytes
 
@@ -56,10 +60,10 @@ class Needs:
     result: int = 0  # values of what it writes
 
 
-Row = Callable[[Sequence[Tensor]], Needs | None]
+CountNeeds = Callable[[Sequence[Tensor]], Needs | None]
 
 
-def _sum_tensor_bytes(tensors: Sequence[Tensor]) -> int:
+def _sum_tensor_bytes(tensors: Sequence[Tensor]) -> ByteCount:
     return sum(tensor.bytes for tensor in tensors)
 
 
@@ -179,7 +183,7 @@ ATTENTION = (
     "_scaled_dot_product_cudnn_attention _flash_attention_forward _efficient_attention_forward "
     "_cudnn_attention_forward"
 ).split()
-FORMS: tuple[tuple[Sequence[str], Row], ...] = (
+FORMS: tuple[tuple[Sequence[str], CountNeeds], ...] = (
     (ELEMENTWISE, count_elementwise_needs),
     (REDUCTIONS, count_reduction_needs),
     (COPIES, count_copy_needs),
@@ -192,8 +196,8 @@ FORMS: tuple[tuple[Sequence[str], Row], ...] = (
 )
 
 
-def _make_operator_table() -> dict[str, Row]:
-    table: dict[str, Row] = {}
+def _make_operator_table() -> dict[str, CountNeeds]:
+    table: dict[str, CountNeeds] = {}
     for names, row in FORMS:
         for name in names:
             table[f"aten::{name}"] = row
@@ -215,7 +219,7 @@ def make_tensors_of_known_sizes(
 
 
 def find_operator_needs(
-    operator: str, shapes: Sequence[Sequence[int]], types: Sequence[str]
+    operator: OperatorName, shapes: Sequence[Sequence[int]], types: Sequence[str]
 ) -> Needs | None:
     """Return what an operator needs; None where the table does not know it, or sizes are missing."""
     row = TABLE.get(operator)
@@ -265,9 +269,9 @@ def compute_operator_traffic(work: StepWork) -> Traffic | None:
     return Traffic(sum(sizes), largest, 0 if work.kind in _IN_PLACE else writes)
 
 
-def is_native_kernel_but_not_elementwise(kind: str, name: str) -> bool:
+def is_native_kernel_but_not_elementwise(kernel_kind: str, name: str) -> bool:
     """Return whether it is a loop of PyTorch's own that is no elementwise one (pooling, depthwise)."""
-    return kind in {"other", "conv"} and "at::native" in name
+    return kernel_kind in {"other", "conv"} and "at::native" in name
 
 
 @dataclass(frozen=True)
@@ -287,13 +291,13 @@ class Product:
         return 2.0 * self.batch * self.rows * self.inner * self.columns
 
     @property
-    def bytes(self) -> int:
+    def bytes(self) -> ByteCount:
         """Return the bytes of both operands and the result."""
         rows, inner, columns = self.rows, self.inner, self.columns
         return self.batch * self.size * (rows * inner + inner * columns + rows * columns)
 
     @property
-    def rate(self) -> float:
+    def rate(self) -> OperationsPerSecond:
         """Return operations a second."""
         return self.operations / self.seconds
 
@@ -364,7 +368,7 @@ class Flows:
     sized: bool = True  # whether its sizes are known
 
 
-Sized = tuple[tuple[int, ...], str]  # sizes of a tensor and the type of its values
+SizesAndType = tuple[tuple[int, ...], str]  # sizes of a tensor and the type of its values
 
 
 def _are_types_alike(one: str, other: str) -> bool:
@@ -375,17 +379,19 @@ def _are_types_alike(one: str, other: str) -> bool:
     return other == FLOATING and one not in INTEGERS
 
 
-def find_tensor_flows(origin: CallOrigin, kind: str) -> Flows:
+def find_tensor_flows(origin: CallOrigin, kernel_kind: str) -> Flows:
     """Return the tensors of the operator that launched a kernel of some kind."""
-    tensors: list[Sized] = []
+    tensors: list[SizesAndType] = []
     for sizes, name in zip(origin.shapes, origin.types, strict=False):
         if sizes and name in VALUE_BYTES:
             tensors.append((sizes, name))
     name = origin.op.removeprefix("aten::")
-    if kind == "set" and name not in FILLS:
+    if kernel_kind == "set" and name not in FILLS:
         return Flows(sized=bool(tensors))  # a library clears its own memory
     if not tensors:
-        return Flows(makes=(Flow(None, FLOATING if kind in FLOAT_KINDS else ""),), sized=False)
+        return Flows(
+            makes=(Flow(None, FLOATING if kernel_kind in FLOAT_KINDS else ""),), sized=False
+        )
     if name in GATHERS:
         return _find_flows_of_gather(origin, tensors)
     if name in IN_PLACE:
@@ -393,16 +399,16 @@ def find_tensor_flows(origin: CallOrigin, kind: str) -> Flows:
         return Flows(reads=reads, adds_to=_make_flow(tensors[0]))
     return Flows(
         reads=_list_tensors_read(origin, name, tensors),
-        makes=_list_tensors_made(origin, kind, tensors),
+        makes=_list_tensors_made(origin, kernel_kind, tensors),
     )
 
 
-def _make_flow(tensor: Sized) -> Flow:
+def _make_flow(tensor: SizesAndType) -> Flow:
     sizes, name = tensor
     return Flow(frozenset({prod(sizes)}), name)
 
 
-def _find_flows_of_gather(origin: CallOrigin, tensors: Sequence[Sized]) -> Flows:
+def _find_flows_of_gather(origin: CallOrigin, tensors: Sequence[SizesAndType]) -> Flows:
     """Numbers are read, and what they name; no number is computed. Tables of embeddings are weights."""
     reads = [_make_flow(tensor) for tensor in tensors if tensor[1] in INTEGERS]
     others = [tensor for tensor in tensors if tensor[1] not in INTEGERS]
@@ -413,7 +419,9 @@ def _find_flows_of_gather(origin: CallOrigin, tensors: Sequence[Sized]) -> Flows
     return Flows(reads=tuple(reads), makes=(Flow(None, others[0][1]),))
 
 
-def _list_tensors_read(origin: CallOrigin, name: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
+def _list_tensors_read(
+    origin: CallOrigin, name: str, tensors: Sequence[SizesAndType]
+) -> tuple[Flow, ...]:
     """Return what an operator reads besides weights."""
     if name in FILLS:
         return ()
@@ -428,7 +436,9 @@ def _list_tensors_read(origin: CallOrigin, name: str, tensors: Sequence[Sized]) 
     return tuple(_make_flow(tensor) for tensor in chosen)
 
 
-def _list_tensors_made(origin: CallOrigin, kind: str, tensors: Sequence[Sized]) -> tuple[Flow, ...]:
+def _list_tensors_made(
+    origin: CallOrigin, kernel_kind: str, tensors: Sequence[SizesAndType]
+) -> tuple[Flow, ...]:
     """Return what an operator makes."""
     name = origin.op.removeprefix("aten::")
     sizes, values = max(tensors, key=lambda tensor: prod(tensor[0]))
@@ -437,7 +447,7 @@ def _list_tensors_made(origin: CallOrigin, kind: str, tensors: Sequence[Sized]) 
         return Flow(count, values), Flow(count, "long int")
     if name in SELECTIONS:
         return Flow(None, values), Flow(None, "long int")
-    if name in REDUCTIONS or kind == "reduce":
+    if name in REDUCTIONS or kernel_kind == "reduce":
         reduced = Flow(
             _list_reduced_value_counts(sizes), "long int" if name.startswith("arg") else values
         )
@@ -447,9 +457,9 @@ def _list_tensors_made(origin: CallOrigin, kind: str, tensors: Sequence[Sized]) 
     needs = find_operator_needs(origin.op, origin.shapes, origin.types)
     if needs is not None and needs.result:
         return (Flow(frozenset({needs.result}), values),)
-    if kind in SAME_SIZE:
+    if kernel_kind in SAME_SIZE:
         return (Flow(count, values),)
-    return (Flow(None, FLOATING if kind in FLOAT_KINDS else ""),)
+    return (Flow(None, FLOATING if kernel_kind in FLOAT_KINDS else ""),)
 
 
 def _list_reduced_value_counts(sizes: Sequence[int]) -> frozenset[int]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from profkit.program.steps.attribution import is_compilers_operator
 from profkit.program.steps.cut import KernelGroup, StepWork
 from profkit.program.steps.idle import clean_operator_name
+
+if TYPE_CHECKING:
+    from profkit.units import TextOrEmpty
+
 
 # Inductor's name of a kernel: its form, the operators that were fused, and a number.
 _FUSED = re.compile(r"^triton_[a-z]+_fused_(?P<operators>\w+?)_\d+$")
@@ -77,7 +81,7 @@ def find_origin_of_work(work: StepWork) -> Origin:
     return Origin(maker.source, maker.function, "", "", "", part, op)
 
 
-def get_called_operator(work: StepWork) -> str:
+def get_called_operator(work: StepWork) -> TextOrEmpty:
     """Find the operator that a program called; inside of what was compiled, the one that is computed."""
     maker = work.maker
     name = clean_operator_name(maker.top or maker.op)

@@ -6,13 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.program.steps.cut import Step, find_steps
 from profkit.program.steps.idle import sum_busy_by_device
 from profkit.program.steps.kinds import classify_kernel
 from profkit.program.timeline import GRAPH, Process, Timeline
-from profkit.reports.figures import format_figures
+from profkit.reports.figures import format_three_figures
+
+if TYPE_CHECKING:
+    from profkit.units import KernelName, Nanoseconds, RangeName, Share
+
 
 LEAST_WAIT = 0.02  # of a step: a rank that waits less for another one waits for none
 ALIKE = 0.5  # of the kernels' time in the same kernels: less is another program
@@ -86,7 +91,7 @@ def _can_be_one_program(processes: Sequence[Process]) -> bool:
     return True
 
 
-def _compute_kernel_time_shares(process: Process) -> dict[str, float]:
+def _compute_kernel_time_shares(process: Process) -> dict[KernelName, Share]:
     """Return of the time of a process's kernels, each kernel's share."""
     times: Counter[str] = Counter()
     for activity in process.activities:
@@ -122,7 +127,7 @@ def find_busiest_gpu_of_process(process: Process) -> int:
     return max(sums, key=lambda device: sums[device], default=0)
 
 
-def compare_ranks(processes: Sequence[Process], range_name: str = "") -> Ranks:
+def compare_ranks(processes: Sequence[Process], range_name: RangeName = "") -> Ranks:
     """Return what the ranks of a program do differently in their typical steps."""
     steps = {process.rank: find_steps(process, range_name).typical for process in processes}
     rows = _split_steps_of_ranks(steps)
@@ -136,9 +141,9 @@ def compare_ranks(processes: Sequence[Process], range_name: str = "") -> Ranks:
     why = "whose host arrives later"
     if longer:
         name, time = longer
-        why = f"which spends {format_figures(time / 1e6)} ms longer in {name[:60]}"
+        why = f"which spends {format_three_figures(time / 1e6)} ms longer in {name[:60]}"
     note = (
-        f"rank {most.rank} waits {format_figures(lost / 1e6)} ms per step in collectives for rank "
+        f"rank {most.rank} waits {format_three_figures(lost / 1e6)} ms per step in collectives for rank "
         f"{last.rank}, {why}"
     )
     return Ranks(rows, last.rank, longer, (note,))
@@ -157,7 +162,9 @@ def _split_steps_of_ranks(steps: Mapping[int, Step]) -> tuple[Rank, ...]:
     return tuple(rows)
 
 
-def _find_kernel_with_largest_excess(slow: Step, other: Step) -> tuple[str, int] | None:
+def _find_kernel_with_largest_excess(
+    slow: Step, other: Step
+) -> tuple[KernelName, Nanoseconds] | None:
     """Return the kernel that takes more on the slow one, by how much.
 
     None where it is next to nothing.

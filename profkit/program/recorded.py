@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
-from profkit.files import expand_home, is_file, is_there, list_matching_paths
+from profkit.files import expand_home, is_file, is_path_there, list_matching_paths
 from profkit.program.counts import KernelVerdicts, judge_groups_by_counters
 from profkit.program.ranks import merge_timelines, select_ranks
 from profkit.program.readers import describe_accepted_recordings
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from profkit.program.document import FirstEntry, StepEntry, TriageDocument
+    from profkit.units import Milliseconds, RangeName
 
 REPORTS = ("counters.ncu-repz", "counters.ncu-rep")  # in a folder that profkit triage -o has kept
 
@@ -43,8 +44,8 @@ Recorded = str | Path | ProgramFrames | Iterable[str | Path]
 def judge_recordings(
     paths: Sequence[Path],
     ranks: str = "all",
-    range_name: str = "",
-    unprofiled_step_ms: float | None = None,
+    range_name: RangeName = "",
+    unprofiled_step_ms: Milliseconds | None = None,
 ) -> tuple[Triage, KernelVerdicts | None]:
     """Judge torch traces or exports of Nsight Systems, one or one a rank, or a .triage folder.
 
@@ -120,19 +121,21 @@ def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> Pr
     return ProgramFrames(content["step"], content["first"], *frames, content)
 
 
-def _list_recordings(given: object) -> list[Path]:
+def _list_recordings(paths_or_patterns: object) -> list[Path]:
     """Return the recordings that a path, a pattern or a list names."""
-    if isinstance(given, str | Path):
-        path = expand_home(given)
-        if is_there(path):
+    if isinstance(paths_or_patterns, str | Path):
+        path = expand_home(paths_or_patterns)
+        if is_path_there(path):
             paths = [path]
         else:
             paths = [Path(x) for x in list_matching_paths(path)] or [path]
-    elif isinstance(given, list | tuple) and all(isinstance(x, str | Path) for x in given):
-        paths = [expand_home(name) for name in given]
+    elif isinstance(paths_or_patterns, list | tuple) and all(
+        isinstance(x, str | Path) for x in paths_or_patterns
+    ):
+        paths = [expand_home(name) for name in paths_or_patterns]
     else:
         raise ProfkitError(
-            f"{type(given).__name__}: cannot read a recording from this type",
+            f"{type(paths_or_patterns).__name__}: cannot read a recording from this type",
             describe_accepted_recordings(),
         )
     if not paths:

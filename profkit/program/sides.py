@@ -10,7 +10,7 @@ from profkit.files import is_file, is_folder
 from profkit.program.change import TriagesDocument, compare_triages
 from profkit.program.document import TriageDocument, make_triage_document, read_triage_document
 from profkit.program.recorded import judge_recordings
-from profkit.records.paths import detect_file_kind, suggest_verb
+from profkit.records.paths import detect_file_kind, suggest_command_for_file
 
 
 def compare_recordings(before: str, after: str) -> TriagesDocument | None:
@@ -25,7 +25,7 @@ def compare_recordings(before: str, after: str) -> TriagesDocument | None:
         if is_recording_or_triage(side):
             hint = "compare two variants, two reports, two recordings or two folders"
             raise ProfkitError(f"{side}: is a recording of a program, {other} is not", hint)
-        if wrong := suggest_verb(side, "compare"):
+        if wrong := suggest_command_for_file(side, "compare"):
             why = f"{side}: {wrong.meaning}, which compare does not read"
             raise ProfkitError(why, wrong.command)
     return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from profkit.units import Nanoseconds
+    from profkit.units import Nanoseconds, OperatorName, Sentence, TextOrEmpty
 
 
 Dims = tuple[int, int, int]
@@ -88,7 +88,7 @@ def read_tensor_sizes(shape: object) -> tuple[int, ...]:
     return ()
 
 
-def read_operand_sizes(operator: str, listed: list[object]) -> tuple[tuple[int, ...], ...]:
+def read_operand_sizes(operator: OperatorName, listed: list[object]) -> tuple[tuple[int, ...], ...]:
     """Return the sizes of an operator's inputs; of a concatenation those of the tensors in its list."""
     first = None
     if listed:
@@ -185,7 +185,7 @@ class Call:
         return _GRAPH_LAUNCH.match(self.name) is not None
 
     @property
-    def capture_phase(self) -> str:
+    def capture_phase(self) -> TextOrEmpty:
         """Begin or End where it begins or ends the capture of a graph; empty otherwise."""
         found = _CAPTURE.match(self.name)
         if found:
@@ -256,20 +256,20 @@ class Timeline:
 
 def find_recording_end(
     activities: Sequence[Activity], calls: Sequence[Call], spans: Sequence[HostSpan]
-) -> int:
+) -> Nanoseconds:
     """Return when a process's recording ends: the last time that is in it."""
     last = max((activity.end for activity in activities), default=0)
     last = max(last, max((call.end for call in calls), default=last))
     return max(last, max((span.end for span in spans), default=last))
 
 
-def close_open_ranges(begun: Sequence[HostSpan], end: int) -> list[HostSpan]:
+def close_open_ranges(begun: Sequence[HostSpan], end: Nanoseconds) -> list[HostSpan]:
     """Return ranges that were begun and not ended, as they are until the recording's end."""
     latest = sorted(begun, key=lambda span: span.start)[-OPEN_MOST:]
     return [replace(span, end=max(span.start, end), ended=False) for span in latest]
 
 
-def note_open_ranges(processes: Sequence[Process]) -> Iterator[str]:
+def note_open_ranges(processes: Sequence[Process]) -> Iterator[Sentence]:
     """Say of how many ranges nobody recorded the end."""
     unended = []
     for process in processes:

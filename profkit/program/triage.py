@@ -54,10 +54,20 @@ from profkit.program.verdict import (
     judge_step_health,
     say_busy_share_by_gpu,
 )
-from profkit.reports.figures import format_figures, format_percent
+from profkit.reports.figures import format_percent, format_three_figures
 
 if TYPE_CHECKING:
-    from profkit.units import Share
+    from profkit.units import (
+        Clause,
+        ClauseOrEmpty,
+        Factor,
+        Milliseconds,
+        NanosecondsOfModel,
+        RangeName,
+        Sentence,
+        SentenceOrEmpty,
+        Share,
+    )
 
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
@@ -106,16 +116,16 @@ class Triage:
     ranks: Ranks | None = None  # what the ranks do differently; None for a single process
 
     @property
-    def why_healthy(self) -> str:
+    def why_healthy(self) -> SentenceOrEmpty:
         """Return why there is nothing to do; empty where there is, or nobody knows."""
         return self.verdict.say if self.verdict.category == "healthy" else ""
 
 
 def triage_timeline(
     timeline: Timeline,
-    range_name: str = "",
-    unprofiled_step_ms: float | None = None,
-    gain_by_kernel_group: Mapping[str, float] | None = None,
+    range_name: RangeName = "",
+    unprofiled_step_ms: Milliseconds | None = None,
+    gain_by_kernel_group: Mapping[str, Factor] | None = None,
 ) -> Triage:
     """Judge a program by the rank that others wait for.
 
@@ -153,23 +163,23 @@ def _judge_steps(
     process: Process,
     steps: Steps,
     ranks: Ranks | None = None,
-    plain_ms: float | None = None,
-    gains: Mapping[str, float] | None = None,
+    plain_ms: Milliseconds | None = None,
+    gains: Mapping[str, Factor] | None = None,
 ) -> Triage:
     """Judge one kind of step of a process, and say beside it what the others would be told."""
     typical = steps.typical
     replayed = make_host_models(timeline, process, typical, plain_ms)
     if plain_ms is None:
-        differing = _measure_difference_of_steps(steps)
+        differing = _measure_median_difference(steps)
         replayed = replace(replayed, most=typical.period / 1e6, differing=differing)
         replayed = add_host_of_quick_steps(replayed, _find_quick_period(steps))
     case = make_step_case(process, steps, replayed, gains)
     drafts = copy_findings_with_savings(case, draft_findings(case))
     found: list[StepFinding] = []
     if replayed.matches_recording:
-        found = rank_findings(case, drafts)
+        found = rank_findings_that_save(case, drafts)
         found = _add_finding_of_uneven_ranks(case, found, ranks)
-    found = [widen_saving(case, row) for row in _add_reason_for_first(found, case)]
+    found = [widen_saving(case, row) for row in _add_reason_for_first_finding(found, case)]
     notes = [*timeline.notes, *steps.notes]
     if ranks:
         notes += ranks.notes
@@ -195,7 +205,7 @@ def _find_quick_period(steps: Steps) -> int:
     return periods[int(QUICK_STEPS * len(periods))]
 
 
-def _measure_difference_of_steps(steps: Steps) -> Share:
+def _measure_median_difference(steps: Steps) -> Share:
     """Measure how far half of the steps are from the typical one, as a share of its time."""
     typical = steps.typical.period
     return median(abs(period - typical) for period in steps.periods) / max(1, typical)
@@ -218,7 +228,7 @@ def make_step_case(
     process: Process,
     steps: Steps,
     replayed: HostModels,
-    gain_by_kernel_group: Mapping[str, float] | None = None,
+    gain_by_kernel_group: Mapping[str, Factor] | None = None,
 ) -> StepCase:
     """Return the typical step with all that rules look at."""
     typical = steps.typical
@@ -240,7 +250,9 @@ def make_step_case(
     )
 
 
-def _note_other_kinds_of_steps(timeline: Timeline, process: Process, steps: Steps) -> Iterator[str]:
+def _note_other_kinds_of_steps(
+    timeline: Timeline, process: Process, steps: Steps
+) -> Iterator[Sentence]:
     """Say what steps of other kinds take, and what is to be done first in each."""
     whole = sum(step.period for kind in (steps, *steps.others) for step in kind.steps)
     for kind in steps.others:
@@ -251,11 +263,11 @@ def _note_other_kinds_of_steps(timeline: Timeline, process: Process, steps: Step
         first = of.verdict.category
         if not first:
             saves = of.findings[0].saving.expected
-            first = f"{of.findings[0].rule} first, saves about {format_figures(saves)} ms"
+            first = f"{of.findings[0].rule} first, saves about {format_three_figures(saves)} ms"
         ask = f"; --range {quote(kind.pattern)} analyses them" if kind.pattern else ""
         yield (
             f"another kind of step: {len(kind.steps):,} x {kind.typical.name}, "
-            f"{format_figures(kind.typical.period / 1e6)} ms each, {format_percent(share)} of the "
+            f"{format_three_figures(kind.typical.period / 1e6)} ms each, {format_percent(share)} of the "
             "time; the "
             f"GPU computes in {format_percent(of.split.busy / of.split.period)} of it: {first}{ask}"
         )
@@ -271,7 +283,7 @@ UNEVEN = RuleTexts(
 )
 
 
-def _find_uneven_ranks(case: StepCase, ranks: Ranks, saved: float) -> StepFinding | None:
+def _find_uneven_ranks(case: StepCase, ranks: Ranks, saved: Milliseconds) -> StepFinding | None:
     """Return ranks that do unlike amounts: equal parts take what they take in the mean."""
     slow = next((r for r in ranks.rows if r.rank == ranks.slowest), None)
     if slow is None:
@@ -292,7 +304,7 @@ def _find_uneven_ranks(case: StepCase, ranks: Ranks, saved: float) -> StepFindin
         longest=f"; most of the difference is in {ranks.longer[0][:60]}" if ranks.longer else "",
         waiting=max(r.waiting_idle for r in ranks.rows) / 1e6,
     )
-    plain = case.hosts.plain.expect
+    plain = case.hosts.step_ms_without_recorder.expect
     low = max(0.0, 0.5 * expect - spread)
     saving = Estimate(low=low, expected=expect, high=expect + spread).limit_to(plain)
     return replace(finding, saving=saving, on_top=min(expect, plain - saved))
@@ -337,19 +349,22 @@ def _add_other_idle_causes(case: StepCase, draft: StepFinding) -> StepFinding:
         return draft
     others = [row for row in case.split.idle if row.cause != draft.rule and row.cause in REASONS]
     other = max(others, key=lambda row: row.time, default=None)
-    if other is None or draft.saving.expected - own < LEAST * case.hosts.plain.expect:
+    if (
+        other is None
+        or draft.saving.expected - own < LEAST * case.hosts.step_ms_without_recorder.expect
+    ):
         return draft
     said = OTHER_CAUSES.format(
-        own=f"{format_figures(own)} ms",
-        other=f"{format_figures(other.time / 1e6)} ms",
+        own=f"{format_three_figures(own)} ms",
+        other=f"{format_three_figures(other.time / 1e6)} ms",
         name=REASONS[other.cause],
     )
     return replace(draft, cause=draft.cause + said)
 
 
 def _say_waits_before_graph(
-    case: StepCase, hindering: StepFinding, alone: float, more: float
-) -> str:
+    case: StepCase, hindering: StepFinding, alone: Milliseconds, more: Milliseconds
+) -> Clause:
     """Say which waits have to go before a graph can be captured: most of them may be no finding.
 
     Args:
@@ -367,26 +382,29 @@ def _say_waits_before_graph(
     graph = "no graph can be captured"
     if any(call.launches_graph for call in case.step.calls):
         graph = "no more launches can be moved into graphs"
-    both = min(alone + more, case.hosts.plain.expect)
+    both = min(alone + more, case.hosts.step_ms_without_recorder.expect)
     return AFTER_WAITS.format(
         graph=graph,
         waits=waits,
         place=place,
-        first=format_figures(alone),
-        both=format_figures(both),
+        first=format_three_figures(alone),
+        both=format_three_figures(both),
     )
 
 
-def _note_cost_of_stacks(case: StepCase) -> str:
+def _note_cost_of_stacks(case: StepCase) -> ClauseOrEmpty:
     """Return what recording Python frames costs the host, where that is worth a word."""
     traced = sum(call.traced for call in case.step.calls)
     if case.hosts.checked or traced < LEAST * case.split.period:
         return ""
-    return STACKS.format(traced=format_figures(traced / 1e6))
+    return STACKS.format(traced=format_three_figures(traced / 1e6))
 
 
 def _estimate_draft_saving(
-    case: StepCase, draft: StepFinding, shares: Mapping[str, Range], after: StepChange | None = None
+    case: StepCase,
+    draft: StepFinding,
+    shares: Mapping[str, Range],
+    after: StepChange | None = None,
 ) -> Estimate:
     """Return what a draft saves: no more than there is of what it takes away.
 
@@ -398,8 +416,10 @@ def _estimate_draft_saving(
         low, expected, high = case.hosts.estimate_saving(draft.change, after)
         saving = Estimate(low=low, expected=expected, high=high)
     if draft.idle and not case.hosts.checked:
-        saving = saving._replace(high=saving.high + LONGER * case.hosts.plain.expect)
-    saving = saving.limit_to(case.hosts.plain.expect)
+        saving = saving._replace(
+            high=saving.high + LONGER * case.hosts.step_ms_without_recorder.expect
+        )
+    saving = saving.limit_to(case.hosts.step_ms_without_recorder.expect)
     if draft.optional:
         saving = saving._replace(low=0.0)
     if draft.works:
@@ -413,7 +433,7 @@ def _estimate_draft_saving(
     return saving
 
 
-def _estimate_most_ms_that_kernels_can_save(case: StepCase, draft: StepFinding) -> float:
+def _estimate_most_ms_that_kernels_can_save(case: StepCase, draft: StepFinding) -> Milliseconds:
     """Return milliseconds that the step spends on a draft's kernels: more cannot be saved.
 
     What the kernels take, and beyond that what the step is shorter by if neither they nor what the
@@ -447,7 +467,9 @@ def _make_full_removal(change: StepChange) -> StepChange:
     )
 
 
-def _sum_host_ns_of_changed_calls(case: StepCase, change: StepChange, model: ReplayModel) -> float:
+def _sum_host_ns_of_changed_calls(
+    case: StepCase, change: StepChange, model: ReplayModel
+) -> NanosecondsOfModel:
     """Return nanoseconds of the host in the calls that a fix changes, and before each."""
     calls = {*change.host, *(case.works[i].call for i in change.merge)}
     time = 0.0
@@ -457,7 +479,7 @@ def _sum_host_ns_of_changed_calls(case: StepCase, change: StepChange, model: Rep
     return time
 
 
-def _estimate_most_idle_ms(case: StepCase, draft: StepFinding | None = None) -> float:
+def _estimate_most_idle_ms(case: StepCase, draft: StepFinding | None = None) -> Milliseconds:
     """Return milliseconds that the GPU is idle without the recorder: what it computes for stays.
 
     Idle time without a known reason (a graph is captured, kernels are lost) is nobody's, but for the
@@ -469,12 +491,12 @@ def _estimate_most_idle_ms(case: StepCase, draft: StepFinding | None = None) -> 
     played = sum(item.duration for item in model.items)
     pace = played / max(1, recorded)  # of a step that was measured as slower or faster
     busy = case.split.busy / 1e6 * pace
-    slower = case.hosts.plain.expect / (case.split.period / 1e6)
+    slower = case.hosts.step_ms_without_recorder.expect / (case.split.period / 1e6)
     nobodys = max(0, case.sum_idle_ns("other") - SEEN * len(case.works))
     if draft is not None and draft.change == StepChange(launches=draft.change.launches):
         nobodys += case.sum_idle_ns("copy") + case.sum_idle_ns("collective")
     idle = (case.split.period - case.split.busy - nobodys) / 1e6
-    longest = case.hosts.plain.expect
+    longest = case.hosts.step_ms_without_recorder.expect
     if not case.hosts.checked:  # a recorder makes the host slower, never faster
         longest = max(longest, min(longest * (1 + LONGER), case.hosts.most))
     return max(0.0, min(idle * max(1.0, slower), longest - busy))
@@ -492,7 +514,9 @@ def widen_saving(case: StepCase, finding: StepFinding) -> StepFinding:
     high = saving.high
     if finding.spreads:
         after = finding.change.apply_to_model(case.hosts.usual, EXPECT)
-        most = case.hosts.plain.expect - _sum_host_ns(after) / 1e6  # then the host limits the step
+        most = (
+            case.hosts.step_ms_without_recorder.expect - _sum_host_ns(after) / 1e6
+        )  # then the host limits the step
         high = max(high, min(CAME_WITH_OTHERS * saving.expected, most))
     bound = saving.bound
     if bound is not None:
@@ -501,7 +525,7 @@ def widen_saving(case: StepCase, finding: StepFinding) -> StepFinding:
     more = high - finding.saving.high
     if more <= LEAST_SHOWN * high:
         return replace(finding, saving=saving)
-    said = f"; other kernels may gain another {format_figures(_round_up_to_three_digits(more))} ms"
+    said = f"; other kernels may gain another {format_three_figures(_round_up_to_three_digits(more))} ms"
     evidence = {**finding.evidence, "others_ms": more}
     return replace(finding, saving=saving, cause=finding.cause + said, evidence=evidence)
 
@@ -516,7 +540,10 @@ def _add_reason_for_larger_saving(case: StepCase, draft: StepFinding) -> StepFin
     started = "issuing the copies"
     if any(case.works[i].kind not in {"copy", "set"} for i in draft.works):
         started = "launching them"
-    said = f"; {started} costs the host up to {format_figures(_round_up_to_three_digits(more))} ms more"
+    said = (
+        f"; {started} costs the host up to {format_three_figures(_round_up_to_three_digits(more))} ms "
+        "more"
+    )
     return replace(draft, cause=draft.cause + said, evidence=evidence)
 
 
@@ -528,7 +555,7 @@ def _round_up_to_three_digits(value: float) -> float:
     return ceil(value / unit - 1e-9) * unit
 
 
-def rank_findings(case: StepCase, drafts: Sequence[StepFinding]) -> list[StepFinding]:
+def rank_findings_that_save(case: StepCase, drafts: Sequence[StepFinding]) -> list[StepFinding]:
     """Return findings that save something, most first; each again after those before it."""
     names: dict[int, str] = {}
     for group in case.groups:
@@ -536,7 +563,7 @@ def rank_findings(case: StepCase, drafts: Sequence[StepFinding]) -> list[StepFin
     out: list[StepFinding] = []
     model = case.hosts.usual
     shortest = model.period
-    left = case.hosts.plain.expect
+    left = case.hosts.step_ms_without_recorder.expect
     for found in _order_findings(_keep_drafts_that_save(case, drafts), case):
         model = found.change.apply_to_model(model, EXPECT)
         more = found.saving.expected
@@ -556,7 +583,7 @@ def _keep_drafts_that_save(case: StepCase, drafts: Sequence[StepFinding]) -> lis
     """Return drafts that save enough for a line, and waits that have to go before a graph is of use."""
     kept = []
     for draft in drafts:
-        is_enough = draft.saving.expected >= LEAST * case.hosts.plain.expect
+        is_enough = draft.saving.expected >= LEAST * case.hosts.step_ms_without_recorder.expect
         if not is_enough and not _must_waits_go_first(draft, drafts):
             continue
         if draft.idle and not case.hosts.checked:
@@ -611,7 +638,9 @@ def _must_waits_go_first(row: StepFinding, others: Sequence[StepFinding]) -> boo
     return False
 
 
-def _add_reason_for_first(findings: Sequence[StepFinding], case: StepCase) -> list[StepFinding]:
+def _add_reason_for_first_finding(
+    findings: Sequence[StepFinding], case: StepCase
+) -> list[StepFinding]:
     """Say why the first finding is first, where another one is expected to save more."""
     if not findings:
         return []
@@ -643,7 +672,7 @@ def _is_visible_in_bar(row: StepFinding, case: StepCase) -> bool:
     return case.sum_idle_ns(row.rule) >= SHOWN * case.split.period
 
 
-def _explain_smaller_saving(case: StepCase, finding: StepFinding) -> str:
+def _explain_smaller_saving(case: StepCase, finding: StepFinding) -> ClauseOrEmpty:
     """Say so where the works give back far more than the step saves, and what binds instead."""
     if not finding.works:
         return ""
@@ -654,7 +683,7 @@ def _explain_smaller_saving(case: StepCase, finding: StepFinding) -> str:
     return f"; the step gains less, because {_name_bottleneck(case, after)} next"
 
 
-def _name_bottleneck(case: StepCase, after: ReplayModel) -> str:
+def _name_bottleneck(case: StepCase, after: ReplayModel) -> Clause:
     """Return what takes longest in a step: the host, or the stream with most to do."""
     host = _sum_host_ns(after)
     streams: defaultdict[int, float] = defaultdict(float)
@@ -668,23 +697,25 @@ def _name_bottleneck(case: StepCase, after: ReplayModel) -> str:
     return "the copies limit it" if kinds <= {"copy", "set"} else "another stream limits it"
 
 
-def _sum_host_ns(model: ReplayModel) -> float:
+def _sum_host_ns(model: ReplayModel) -> NanosecondsOfModel:
     """Return nanoseconds that the host needs for a step if it never waits."""
     return sum(event.gap + event.busy for event in model.events) + model.tail
 
 
-def _list_doubts(timeline: Timeline, case: StepCase, findings: Sequence[StepFinding]) -> list[str]:
+def _list_doubts(
+    timeline: Timeline, case: StepCase, findings: Sequence[StepFinding]
+) -> list[Sentence]:
     """Return what makes the answer less sure than it looks."""
     return [*_list_doubts_of_host(timeline, case), *_list_unexplained_time(case, findings)]
 
 
-def _list_unexplained_time(case: StepCase, findings: Sequence[StepFinding]) -> Iterator[str]:
+def _list_unexplained_time(case: StepCase, findings: Sequence[StepFinding]) -> Iterator[Sentence]:
     """Yield what the step spends its time on that is no finding: first launches, collectives alone."""
     whole = case.split.period
     cold = sum(event.busy for event in case.hosts.usual.events if event.items and event.busy > LONG)
     if cold >= DOUBT * whole:
         yield (
-            f"{format_figures(cold / 1e6)} ms of the step are launches that load code or allocate "
+            f"{format_three_figures(cold / 1e6)} ms of the step are launches that load code or allocate "
             "memory "
             "first, as in a first step: record steps after a warm-up"
         )
@@ -698,15 +729,19 @@ def _list_unexplained_time(case: StepCase, findings: Sequence[StepFinding]) -> I
     exposed = case.sum_idle_ns("collective")
     if exposed >= DOUBT * whole and not any(row.rule == "collective" for row in findings):
         yield (
-            f"for {format_figures(exposed / 1e6)} ms of the step only collectives run: whether they "
+            f"for {format_three_figures(exposed / 1e6)} ms of the step only collectives run: whether "
+            "they "
             "transfer "
             "or wait for another rank is not known; record every rank"
         )
 
 
-def _note_unexplained_idle(case: StepCase, findings: Sequence[StepFinding]) -> Iterator[str]:
+def _note_unexplained_idle(case: StepCase, findings: Sequence[StepFinding]) -> Iterator[Sentence]:
     """Say so where much of the step is idle for no recorded reason, and a finding stands first."""
-    if not findings or findings[0].saving.expected < WORTH * case.hosts.plain.expect:
+    if (
+        not findings
+        or findings[0].saving.expected < WORTH * case.hosts.step_ms_without_recorder.expect
+    ):
         return
     places = {row.cause: row.where for row in case.split.idle}
     place = places.get("other", "")
@@ -724,12 +759,12 @@ def _note_unexplained_idle(case: StepCase, findings: Sequence[StepFinding]) -> I
         )
 
 
-def _list_doubts_of_host(timeline: Timeline, case: StepCase) -> list[str]:
+def _list_doubts_of_host(timeline: Timeline, case: StepCase) -> list[Sentence]:
     if case.hosts.given:
         return ["host times are scaled to the step time given with --step-ms"]
     if not timeline.is_host_slowed or not case.hosts.matches_recording:
         return []
-    low, _, high = case.hosts.plain
+    low, _, high = case.hosts.step_ms_without_recorder
     if high - low < 0.05 * high:
         return []
     return [

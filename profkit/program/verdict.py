@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from profkit.program.findings.case import StepCase, StepFinding
 from profkit.program.findings.kernels import is_kernel_near_floor
@@ -21,7 +22,11 @@ from profkit.program.steps.idle import (
     sum_busy_by_device,
 )
 from profkit.program.steps.lost import name_graph_node_option
-from profkit.reports.figures import format_figures, format_percent, get_base_name_of_kernel
+from profkit.reports.figures import format_percent, format_three_figures, get_base_name_of_kernel
+
+if TYPE_CHECKING:
+    from profkit.units import Clause, ClauseOrEmpty, Nanoseconds, Sentence, SentenceOrEmpty, Share
+
 
 WORTH = 0.05  # of the step: if nothing is expected to save as much, there is no problem to name
 BUSY = 0.85  # of the step, in which a healthy program's GPU computes at least
@@ -80,7 +85,7 @@ def judge_step_health(
         listed_findings: What is worth a line, in its order.
         all_findings: All that the rules found, with what each saves.
     """
-    plain = case.hosts.plain.expect
+    plain = case.hosts.step_ms_without_recorder.expect
     if not case.hosts.matches_recording:
         return StepVerdict(
             "unknown", f"{_say_replay_mismatch(case)}, nor {_describe_largest_unknown(case)}"
@@ -118,11 +123,11 @@ def _choose_step_ms_of_busy_share(case: StepCase) -> float:
     the recorder and other programs of the machine that slow it in the others.
     """
     if case.hosts.checked:
-        return case.hosts.plain.low
-    return case.hosts.plain.expect
+        return case.hosts.step_ms_without_recorder.low
+    return case.hosts.step_ms_without_recorder.expect
 
 
-def _find_busy_ns_of_idlest_gpu(case: StepCase) -> int:
+def _find_busy_ns_of_idlest_gpu(case: StepCase) -> Nanoseconds:
     """Return nanoseconds in which the GPU computes; of several GPUs in one process the idlest one.
 
     They may take turns. What a step launched may run beyond its end, so no more than what was computed
@@ -132,35 +137,40 @@ def _find_busy_ns_of_idlest_gpu(case: StepCase) -> int:
     return min(idlest, case.split.busy)
 
 
-def _explain_why_unknown(case: StepCase, busy: int, computing: float) -> str:
+def _explain_why_unknown(
+    case: StepCase, busy_ns: Nanoseconds, computing_share: Share
+) -> SentenceOrEmpty:
     """Return why nobody can know that a step is healthy; empty where it is.
 
     Args:
         case: The step.
-        busy: Nanoseconds in which the GPU computes, as recorded.
-        computing: The share of the step in which it does without the recorder.
+        busy_ns: Nanoseconds in which the GPU computes, as recorded.
+        computing_share: The share of the step in which it does without the recorder.
     """
     lost = len(list_launches_without_recorded_work(case.step))
     if lost > LARGE * (lost + len(case.works)):
         return _explain_lost_kernels(lost)
     near = sum(group.time for group in case.groups if _is_known_to_be_needed(case, group))
-    whole = sum(group.time for group in case.groups if _is_computing_group(group))
-    if computing < BUSY or near < KNOWN * whole:
+    whole = sum(group.time for group in case.groups if _is_no_copy_nor_collective(group))
+    if computing_share < BUSY or near < KNOWN * whole:
         return f"not known: {_describe_largest_unknown(case)}"
-    if not case.hosts.checked and busy < BUSY_RECORDED * case.split.period:
-        return _say_busy_without_profiler(case, busy, computing)
+    if not case.hosts.checked and busy_ns < BUSY_RECORDED * case.split.period:
+        return _say_busy_without_profiler(case, busy_ns, computing_share)
     return ""
 
 
-def _say_how_busy(case: StepCase, busy: int, computing: float) -> str:
+def _say_how_busy(case: StepCase, busy_ns: Nanoseconds, computing_share: Share) -> Clause:
     """Say in how much of the step the GPU computes, and what it computes most."""
     without = ""
-    if abs(computing - busy / case.split.period) > LEAST_APART:
+    if abs(computing_share - busy_ns / case.split.period) > LEAST_APART:
         without = " as it is without the profiler"
-        if case.hosts.plain.low < (1 - SPREAD) * case.hosts.plain.expect:
+        if (
+            case.hosts.step_ms_without_recorder.low
+            < (1 - SPREAD) * case.hosts.step_ms_without_recorder.expect
+        ):
             without = " in the quickest of the recorded steps"
     return (
-        f"the GPU computes in {format_percent(computing)} of the step{without}, "
+        f"the GPU computes in {format_percent(computing_share)} of the step{without}, "
         f"{_say_top_kind_of_step(case)}"
     )
 
@@ -187,7 +197,7 @@ def _is_sure_or_large(case: StepCase, finding: StepFinding) -> bool:
     recording without the program's own profiler shows is part of the step; a GPU that computes in the
     rest of it is busy.
     """
-    plain = case.hosts.plain.expect
+    plain = case.hosts.step_ms_without_recorder.expect
     if finding.saving.low >= SPREAD * plain:
         return True
     large = 2 * WORTH
@@ -201,22 +211,23 @@ def _say_unsure_finding(finding: StepFinding) -> str:
     low, expected, high, _ = finding.saving
     return (
         "; nothing is sure to save more than two runs of a program differ by: the largest, "
-        f"{finding.rule}, is expected to save {format_figures(expected)} ms "
-        f"({format_figures(low)} to {format_figures(high)})"
+        f"{finding.rule}, is expected to save {format_three_figures(expected)} ms "
+        f"({format_three_figures(low)} to {format_three_figures(high)})"
     )
 
 
-def _say_if_step_is_a_start(case: StepCase) -> str:
+def _say_if_step_is_a_start(case: StepCase) -> SentenceOrEmpty:
     """Say so where what was recorded once is a start: later steps have its memory and code."""
     if not case.alone:
         return ""
-    whole = f"{format_figures(case.split.period / 1e6)} ms"
+    whole = f"{format_three_figures(case.split.period / 1e6)} ms"
     time = case.sum_allocation_ns()
     if time >= START * case.split.period:
         names = Counter(call.name for call in case.step.calls if call.allocates)
         most = ", ".join(f"{name} ({count:,}x)" for name, count in names.most_common(2))
         return (
-            f"not known: what a step does. One pass was recorded, and in {format_figures(time / 1e6)} "
+            "not known: what a step does. One pass was recorded, and in "
+            f"{format_three_figures(time / 1e6)} "
             "of its "
             f"{whole} the host allocates and frees memory ({most}), as a program does when it starts; "
             "record several steps after a warm-up"
@@ -227,13 +238,13 @@ def _say_if_step_is_a_start(case: StepCase) -> str:
         return ""
     return (
         "not known: what a step does. Nothing repeats in the recording, and for "
-        f"{format_figures(pause / 1e6)} "
+        f"{format_three_figures(pause / 1e6)} "
         f"of its {whole} at once the host launches nothing, as a program does that loads or compiles; "
         "record several steps after that"
     )
 
 
-def _say_idle_as_recorded(case: StepCase) -> str:
+def _say_idle_as_recorded(case: StepCase) -> SentenceOrEmpty:
     """Say who is waited for in a recording whose GPU is idle, though it may not be without recorder."""
     idle = 1 - case.split.busy / case.split.period
     if idle <= 1 - BUSY:
@@ -248,17 +259,19 @@ def _say_idle_as_recorded(case: StepCase) -> str:
     return f". As recorded the GPU is idle for {format_percent(idle)} of it; {what}{where}"
 
 
-def _say_busy_without_profiler(case: StepCase, busy: int, computing: float) -> str:
+def _say_busy_without_profiler(
+    case: StepCase, busy_ns: Nanoseconds, computing_share: Share
+) -> Sentence:
     """Say how much the GPU computes where that hangs on what the profiler is thought to have added."""
     return (
         f"not known: how busy the GPU is without the profiler: it computes in "
-        f"{format_percent(busy / case.split.period)} of the step as recorded, and in up to "
-        f"{format_percent(computing)} if the profiler slows the host as much as it usually does; "
+        f"{format_percent(busy_ns / case.split.period)} of the step as recorded, and in up to "
+        f"{format_percent(computing_share)} if the profiler slows the host as much as it usually does; "
         "measure the step without profiler, and pass its time with --step-ms"
     )
 
 
-def _say_small_findings(findings: Sequence[StepFinding]) -> str:
+def _say_small_findings(findings: Sequence[StepFinding]) -> Clause:
     """Say whether nothing was found, or nothing that is the answer."""
     if findings:
         saved = _say_joint_saving(findings)
@@ -266,12 +279,12 @@ def _say_small_findings(findings: Sequence[StepFinding]) -> str:
     return "nothing found"
 
 
-def _say_joint_saving(findings: Sequence[StepFinding]) -> str:
+def _say_joint_saving(findings: Sequence[StepFinding]) -> ClauseOrEmpty:
     """Say what the findings below save together."""
     if not findings:
         return ""
     saved = sum(finding.on_top for finding in findings)
-    return f"; what was found saves about {format_figures(saved)} ms together"
+    return f"; what was found saves about {format_three_figures(saved)} ms together"
 
 
 def _is_known_to_be_needed(case: StepCase, group: KernelGroup) -> bool:
@@ -279,34 +292,35 @@ def _is_known_to_be_needed(case: StepCase, group: KernelGroup) -> bool:
     return group.kind not in MOVING and is_kernel_near_floor(case, group)
 
 
-def _is_computing_group(group: KernelGroup) -> bool:
+def _is_no_copy_nor_collective(group: KernelGroup) -> bool:
     return group.kind not in {"copy", "collective"}
 
 
-def _say_replay_mismatch(case: StepCase) -> str:
+def _say_replay_mismatch(case: StepCase) -> Clause:
     """Say why nothing is said of savings."""
     recorded = case.split.period / 1e6
     replayed = recorded * (1 + case.hosts.error)
     return (
-        f"a replay of the step takes {format_figures(replayed)} ms, and the recorded one "
-        f"{format_figures(recorded)}: "
+        f"a replay of the step takes {format_three_figures(replayed)} ms, and the recorded one "
+        f"{format_three_figures(recorded)}: "
         "what a change would save is not known (the recording may lack what the step waits for)"
     )
 
 
-def _explain_lost_kernels(lost: int) -> str:
+def _explain_lost_kernels(lost_launch_count: int) -> Sentence:
     """Return why nothing is known of a step whose kernels are not all there."""
     return (
-        f"not known: what {lost:,} launches of the step ran: the recording has lost their kernels; "
+        f"not known: what {lost_launch_count:,} launches of the step ran: the recording has lost their "
+        "kernels; "
         "record it again with no other profiler running"
     )
 
 
-def _say_top_kind_of_step(case: StepCase) -> str:
+def _say_top_kind_of_step(case: StepCase) -> Clause:
     """Say which kind of kernels takes most of the GPU's time, as a share of the step."""
     times: dict[str, int] = {}
     for group in case.groups:
-        if _is_computing_group(group):
+        if _is_no_copy_nor_collective(group):
             times[group.kind] = times.get(group.kind, 0) + group.time
     if not times:
         return "no kernel in it"
@@ -314,7 +328,7 @@ def _say_top_kind_of_step(case: StepCase) -> str:
     return f"{format_percent(min(1.0, times[most] / case.split.period))} in {most} kernels"
 
 
-def _describe_largest_unknown(case: StepCase) -> str:
+def _describe_largest_unknown(case: StepCase) -> Clause:
     """Return the largest of what is not known: an idle cause or a kernel, and what to record."""
     devices = sum_busy_by_device(case.step)
     if len(devices) > 1 and min(devices.values()) < BUSY * case.split.busy:
@@ -327,7 +341,9 @@ def _describe_largest_unknown(case: StepCase) -> str:
     least = LARGE * case.split.period
     idle = max(case.split.idle, key=lambda row: row.time, default=None)
     kernels = [
-        g for g in case.groups if _is_computing_group(g) and not _is_known_to_be_needed(case, g)
+        g
+        for g in case.groups
+        if _is_no_copy_nor_collective(g) and not _is_known_to_be_needed(case, g)
     ]
     longest = max((group.time for group in kernels), default=0)
     if idle and idle.time >= max(least, longest):
@@ -336,7 +352,7 @@ def _describe_largest_unknown(case: StepCase) -> str:
         return _describe_unknown_kernel(case, max(kernels, key=lambda group: group.time))
     if kernels:
         return _say_that_many_kernels_are_unknown(case, kernels)
-    if any(_is_computing_group(group) for group in case.groups):
+    if any(_is_no_copy_nor_collective(group) for group in case.groups):
         idle_share = format_percent(1 - case.split.busy / case.split.period)
         return f"why the GPU is idle for {idle_share} of the step: no cause alone takes a twentieth"
     return (
@@ -345,21 +361,22 @@ def _describe_largest_unknown(case: StepCase) -> str:
     )
 
 
-def _say_that_many_kernels_are_unknown(case: StepCase, kernels: Sequence[KernelGroup]) -> str:
+def _say_that_many_kernels_are_unknown(case: StepCase, kernels: Sequence[KernelGroup]) -> Clause:
     """Say of kernels that nobody knows what limits them, and that none of them takes much."""
     share = format_percent(sum(group.time for group in kernels) / case.split.period)
     together = f"{len(kernels)} kernels, which together take {share} of the step"
     return f"what limits {together}, {_say_not_counted(case)}"
 
 
-def _say_single_run(case: StepCase) -> str:
+def _say_single_run(case: StepCase) -> Clause:
     """Say what a recording of one run does not tell: whether what it waits for comes again."""
     launches = len({work.call for work in case.works})
     count = "one launch" if launches == 1 else f"{launches:,} launches"
     busy = format_percent(case.split.busy / case.split.period)
     return (
         f"whether this work runs again. The recording has it once ({count} in "
-        f"{format_figures(case.split.period / 1e6)} ms, in {busy} of which the GPU computes), and first "
+        f"{format_three_figures(case.split.period / 1e6)} ms, in {busy} of which the GPU computes), "
+        "and first "
         "launches take longer than later ones; if it repeats, record several runs after a warm-up"
     )
 
@@ -371,15 +388,15 @@ def _write_record_command(case: StepCase) -> str:
     return "profkit triage -- COMMAND"
 
 
-def _say_not_counted(case: StepCase, whose: str = "their") -> str:
+def _say_not_counted(case: StepCase, pronoun: str = "their") -> Clause:
     """Say that a kernel's counters are missing, and what reads them."""
     tool = "profkit triage -- COMMAND"
     if case.is_amd:
         tool = "rocprof-compute profile"
-    return f"because {whose} hardware counters were not read; {tool} reads them"
+    return f"because {pronoun} hardware counters were not read; {tool} reads them"
 
 
-def say_busy_share_by_gpu(case: StepCase, computing_ns_by_gpu: Mapping[int, int]) -> str:
+def say_busy_share_by_gpu(case: StepCase, computing_ns_by_gpu: Mapping[int, Nanoseconds]) -> Clause:
     """Say in how much of the step each GPU computes."""
     shares = []
     for number, time in computing_ns_by_gpu.items():
@@ -387,7 +404,7 @@ def say_busy_share_by_gpu(case: StepCase, computing_ns_by_gpu: Mapping[int, int]
     return ", ".join(shares)
 
 
-def _explain_idle(case: StepCase, idle: Idle) -> str:
+def _explain_idle(case: StepCase, idle: Idle) -> Clause:
     """Return what is not known of idle time, as far as it was recorded, and what to record."""
     share = format_percent(idle.time / case.split.period)
     where = f" ({idle.where})" if idle.where else ""
@@ -421,7 +438,7 @@ def _suggest_host_recorder(case: StepCase) -> str:
     return f"{_write_record_command(case)} records its operators and lines"
 
 
-def _describe_unknown_kernel(case: StepCase, group: KernelGroup) -> str:
+def _describe_unknown_kernel(case: StepCase, group: KernelGroup) -> Clause:
     """Return a kernel of which nobody knows what limits it."""
     share = format_percent(min(1.0, group.time / case.split.period))
     if group.kind == "graph":
@@ -440,15 +457,18 @@ def _describe_unknown_kernel(case: StepCase, group: KernelGroup) -> str:
     return f"what limits {name}, which takes {share} of the step, {_say_not_counted(case, 'its')}"
 
 
-def _say_idle_without_recorder(case: StepCase, drafts: Sequence[StepFinding]) -> str:
+def _say_idle_without_recorder(case: StepCase, drafts: Sequence[StepFinding]) -> SentenceOrEmpty:
     """Say what the idle time costs if the recorder has made less of it than is thought."""
     if case.hosts.checked:
         return ""
     waits = (case.sum_idle_ns("host-launch") + case.sum_idle_ns("host-sync")) / 1e6
-    most = min(waits, case.hosts.plain.high - case.split.busy / 1e6)
-    if most < WORTH * case.hosts.plain.high or not any(draft.idle for draft in drafts):
+    most = min(waits, case.hosts.step_ms_without_recorder.high - case.split.busy / 1e6)
+    if most < WORTH * case.hosts.step_ms_without_recorder.high or not any(
+        draft.idle for draft in drafts
+    ):
         return ""
     return (
         ". If the profiler slows the host less than estimated, the GPU waits for the host for up "
-        f"to {format_figures(most)} ms: pass the step time of a run without profiler with --step-ms"
+        f"to {format_three_figures(most)} ms: pass the step time of a run without profiler with "
+        "--step-ms"
     )

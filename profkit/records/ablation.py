@@ -6,12 +6,16 @@ import functools
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from profkit.files import read_text
 from profkit.records.store import Document
+
+if TYPE_CHECKING:
+    from profkit.units import Factor, PlainValues, RuleName
+
 
 # A sure gain from which removing a cause is worth anything: rounds differ by less than this, and nobody
 # would change a kernel for less.
@@ -19,7 +23,7 @@ WORTH = 1.10
 
 
 @functools.cache
-def read_ablations_by_rule() -> Mapping[str, Mapping[str, Any]]:
+def read_ablations_by_rule() -> Mapping[str, Mapping[RuleName, Any]]:
     """Return how each rule's cause is measured: the groups of causes.toml, each rule -> by what."""
     return tomllib.loads(read_text(Path(__file__).with_name("causes.toml")))
 
@@ -60,7 +64,7 @@ class MeasuredAblation(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[LineGain, ...] = ()
 
     @property
-    def sure_gain(self) -> float:
+    def sure_gain(self) -> Factor:
         """Return the sure gain over the original: the low end of its interval.
 
         Beside a control that is slower than the original, a gain may be no more than the end of what
@@ -131,14 +135,14 @@ class AblationRecord(msgspec.Struct, frozen=True, kw_only=True):
     others: dict[str, float] = {}  # name -> seconds of what took turns with it
 
     @classmethod
-    def from_record(cls, document: Any) -> AblationRecord | None:
+    def from_record(cls, document: PlainValues) -> AblationRecord | None:
         """Read it from a run record; None where it is of another form."""
         try:
             return msgspec.convert(document, cls, strict=False)
         except msgspec.ValidationError:
             return None
 
-    def to_json(self) -> Any:
+    def to_json(self) -> PlainValues:
         """Return it as plain values for JSON."""
         return msgspec.to_builtins(self)
 

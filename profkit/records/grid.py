@@ -18,11 +18,15 @@ from dataclasses import dataclass, field
 from math import inf, isfinite, nan
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json_or_toml_bytes
 from profkit.records.store import JsonObject
+
+if TYPE_CHECKING:
+    from profkit.units import Seconds, TextOrEmpty
+
 
 SCHEMA = "profkit.grid/1"
 _AXES = 2
@@ -53,7 +57,7 @@ class GridCell:
 
     def find_fastest(
         self, names: frozenset[str], *, is_of_the_others: bool = False
-    ) -> tuple[str, float]:
+    ) -> tuple[TextOrEmpty, Seconds]:
         """Return the fastest of these names, or of the others, and its median; else ("", inf)."""
         medians = dict(self.looked)
         for name, samples in self.warm.items():
@@ -105,9 +109,9 @@ def read_time_grid(path: Path) -> TimeGrid:
     return TimeGrid(gpu, frozenset(filter(_is_text, against)), tuple(cells))
 
 
-def iterate_json_objects_of_lines(path: Path, lines: list[str]) -> Iterator[JsonObject]:
+def iterate_json_objects_of_lines(path: Path, json_lines: list[str]) -> Iterator[JsonObject]:
     """Yield the JSON object of each line; a ProfkitError that names a line that is none."""
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(json_lines, 1):
         try:
             document = json.loads(line)
         except (ValueError, RecursionError):

@@ -20,10 +20,14 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from profkit.errors import ProfkitError
 from profkit.files import BudgetSpent, ReadBudget, get_path_status, read_bytes, resolve_path
+
+if TYPE_CHECKING:
+    from profkit.units import CppText, MacroName, Sha256, SmArch
+
 
 T = TypeVar("T")
 _LEADING = re.compile(r"\A\s*(?:/\*(?P<block>.*?)\*/|(?P<lines>(?:[ \t]*//[^\n]*\n?)+))", re.S)
@@ -65,9 +69,9 @@ class Key(Generic[T]):
     def __get__(self, header: None, owner: type) -> Key[T]: ...
 
     @overload
-    def __get__(self, header: Header, owner: type) -> T: ...
+    def __get__(self, header: VariantHeader, owner: type) -> T: ...
 
-    def __get__(self, header: Header | None, owner: type) -> T | Key[T]:
+    def __get__(self, header: VariantHeader | None, owner: type) -> T | Key[T]:
         if header is None:
             return self
         return self.read(header.keys.get(self.name, ""))
@@ -93,7 +97,7 @@ def get_nonempty_text(value: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Header:
+class VariantHeader:
     """The comment that begins a variant's file: a title, prose and keys."""
 
     title: str = ""
@@ -173,7 +177,7 @@ class Header:
 
     def to_json(self) -> dict[str, Any] | None:
         """Return what a record keeps of it: the title and each recorded key; None of no header."""
-        if self == Header():
+        if self == VariantHeader():
             return None
         recorded: dict[str, Any] = {"title": self.title}
         for name, key in _KEYS.items():
@@ -183,7 +187,7 @@ class Header:
         return recorded
 
     @staticmethod
-    def from_record(recorded: Mapping[str, Any]) -> Header:
+    def from_record(recorded: Mapping[str, Any]) -> VariantHeader:
         """Return a header from what a run record keeps; what is of another kind is not there."""
         keys = {}
         for key in _KEYS.values():
@@ -195,10 +199,10 @@ class Header:
             if isinstance(value, str) and value:
                 keys[key.name] = value
         title = recorded.get("title")
-        return Header(title if isinstance(title, str) else "", keys=keys)
+        return VariantHeader(title if isinstance(title, str) else "", keys=keys)
 
 
-_KEYS: dict[str, Key[Any]] = {n: k for n, k in vars(Header).items() if isinstance(k, Key)}
+_KEYS: dict[str, Key[Any]] = {n: k for n, k in vars(VariantHeader).items() if isinstance(k, Key)}
 KEYS: dict[str, str] = {key.name: key.meaning for key in _KEYS.values()}
 SPEAKS = frozenset(key.name for key in _KEYS.values() if key.use != "code")
 
@@ -206,16 +210,16 @@ SPEAKS = frozenset(key.name for key in _KEYS.values() if key.use != "code")
 LONGEST = 64 << 10  # characters that a header may have: the longest seen has 3,000
 
 
-def parse_header(source: str, file_name: str) -> Header:
+def parse_header(source_text: str, file_name: str) -> VariantHeader:
     """Return the header of a source file's text; a ProfkitError where no comment begins it."""
-    comment = _LEADING.match(source[:LONGEST])
+    comment = _LEADING.match(source_text[:LONGEST])
     if not comment:
         hint = "begin the file with a comment of at most 64 KB: its first line is the title"
         raise ProfkitError(f"{file_name} has no header", hint)
     return parse_header_lines(strip_comment_marks(comment), file_name)
 
 
-def parse_header_lines(lines_of_comment: Sequence[str], file_name: str) -> Header:
+def parse_header_lines(lines_of_comment: Sequence[str], file_name: str) -> VariantHeader:
     """Read a header whose comment marks are gone; `file_name` is what an error calls the file."""
     lines = [line.strip() for line in lines_of_comment]
     while lines and not lines[0]:
@@ -233,7 +237,7 @@ def parse_header_lines(lines_of_comment: Sequence[str], file_name: str) -> Heade
                 keys[key] = value
         if not pairs:
             text.append(line)
-    return Header(lines[0].strip(), "\n".join(text).strip(), keys)
+    return VariantHeader(lines[0].strip(), "\n".join(text).strip(), keys)
 
 
 def strip_comment_marks(match: re.Match[str]) -> list[str]:
@@ -277,7 +281,7 @@ def parse_budget_limits(value: str, file_name: str) -> Budget:
     return Budget(**limits)
 
 
-def parse_values_of_tunables(value: str, file_name: str) -> dict[str, tuple[str, ...]]:
+def parse_values_of_tunables(value: str, file_name: str) -> dict[MacroName, tuple[str, ...]]:
     """Parse `BLOCK_M=16,32 STAGES=2,3` into macro -> values, the default first."""
     tunables: dict[str, tuple[str, ...]] = {}
     for word in value.replace(";", " ").split():
@@ -291,8 +295,8 @@ def parse_values_of_tunables(value: str, file_name: str) -> dict[str, tuple[str,
 
 
 def list_value_combinations(
-    tunables: Mapping[str, tuple[str, ...]],
-) -> list[dict[str, str]]:
+    tunables: Mapping[MacroName, tuple[str, ...]],
+) -> list[dict[MacroName, str]]:
     """Return every choice of one value per macro, the defaults first."""
     combinations = []
     for values in product(*tunables.values()):
@@ -300,7 +304,7 @@ def list_value_combinations(
     return combinations
 
 
-def choose_compile_target(arch_key: str | None, arch: str, file_name: str) -> str | None:
+def choose_compile_target(arch_key: str | None, arch: SmArch, file_name: str) -> SmArch | None:
     """Return what to compile for (`90`, `90a`), or None if the header rules the architecture out.
 
     `arch_key`: the `arch:` key: `80+`, `90a`, `80,89`; None allows everything. `arch`: `90`, or `90a`.
@@ -338,7 +342,7 @@ _TOKEN = re.compile(
 )
 
 
-def hash_cpp_code_with_includes(path: Path, keys: Mapping[str, str] | None = None) -> str:
+def hash_cpp_code_with_includes(path: Path, keys: Mapping[str, str] | None = None) -> Sha256:
     """Return sha256 of the code of a source file and of the files it includes, in order of inclusion.
 
     Where the files lie does not matter; a header that cannot be found is left to the compiler.
@@ -355,7 +359,7 @@ def hash_cpp_code_with_includes(path: Path, keys: Mapping[str, str] | None = Non
     return digest.hexdigest()
 
 
-def hash_cpp_text_with_includes(path: Path) -> str:
+def hash_cpp_text_with_includes(path: Path) -> Sha256:
     """Return sha256 of the same files to the letter: line tables follow comments and layout too."""
     digest = hashlib.sha256()
     for text, *_ in walk_included_files(resolve_path(path), set()):
@@ -363,7 +367,7 @@ def hash_cpp_text_with_includes(path: Path) -> str:
     return digest.hexdigest()
 
 
-def encode_code_tokens(text: str) -> bytes:
+def encode_code_tokens(text: CppText) -> bytes:
     """Return C++ source without its comments and layout: one token a line, as UTF-8.
 
     A preprocessor directive ends with its line, so that end stays. All tokens as texts of Python would
@@ -377,7 +381,7 @@ def encode_code_tokens(text: str) -> bytes:
     return bytes(encoded[:-1])
 
 
-def iterate_code_tokens(text: str) -> Iterator[str]:
+def iterate_code_tokens(text: CppText) -> Iterator[str]:
     """Yield the words of code that has no comments; '' where a directive's line ends."""
     fresh, directive = True, False  # nothing yet on this line; in a directive
     for token in _TOKEN.finditer(text):
@@ -396,15 +400,15 @@ def iterate_code_tokens(text: str) -> Iterator[str]:
                 yield token[0]
 
 
-def walk_included_files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
+def walk_included_files(file: Path, files_already_read: set[Path]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the text and the code of a file and of all that it includes with quotes, each once."""
     waiting = [file]
     while waiting:
         file = waiting.pop()
         state = get_path_status(file)
-        if file in seen or state is None or not stat.S_ISREG(state.st_mode):
+        if file in files_already_read or state is None or not stat.S_ISREG(state.st_mode):
             continue
-        seen.add(file)
+        files_already_read.add(file)
         try:
             text, bare, includes = read_tokenized_file(file, state.st_mtime_ns, state.st_size)
         except OSError as error:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from profkit.records.store import MaybeEmpty, WhereKnown
+
+if TYPE_CHECKING:
+    from profkit.units import TextOrEmpty
 
 
 class RecordedSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +52,7 @@ class RecordedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     regs: float | None = None
     blocks_per_sm: float | None = None
 
-    def describe_in_one_line(self) -> str:
+    def describe_in_one_line(self) -> TextOrEmpty:
         """Return a launch in one line; empty where the grid is not known, as in some older records."""
         if not self.grid:
             return ""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from profkit.errors import ProfkitError
 from profkit.files import (
@@ -25,13 +25,17 @@ from profkit.files import (
     is_file,
     is_folder,
     is_link,
-    list_folder,
+    list_files_below,
+    list_folder_entries,
     list_matching_paths,
     open_regular_file,
     resolve_path,
     shorten_path,
-    walk_folder,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import CaseName, Sentence, VariantName
+
 
 SUFFIXES = (".ncu-rep", ".ncu-repz")
 NOT_THERE = "no such file or directory"  # of a report that cannot be read, as the system says it
@@ -41,13 +45,13 @@ FULL = "ncu --set full --import-source yes -o full COMMAND"  # makes a report wi
 ROOFLINE = "ncu --set full --section SpeedOfLight_RooflineChart -o roofline COMMAND"
 
 
-def suggest_nearby_report(path: Path) -> str:
+def suggest_nearby_report(path: Path) -> Sentence:
     """Return what to do about a report that is not there: one of a near name, else what is beside it."""
     from difflib import get_close_matches
 
     beside: dict[str, str] = {}  # the name without its suffix, which says nothing -> the path
     if is_folder(path.parent):
-        for other in list_folder(path.parent):
+        for other in list_folder_entries(path.parent):
             if other.suffix in SUFFIXES:
                 beside.setdefault(other.stem, str(other))
     near = get_close_matches(path.stem, beside, 2, 0.6)
@@ -114,7 +118,7 @@ def expand_pattern_to_report_paths(pattern: str) -> list[str]:
 
 def _list_reports_below(folder: Path) -> list[str]:
     """Return the reports below a folder, and what of it may not be looked at: its reader says why."""
-    files, unread = walk_folder(folder)
+    files, unread = list_files_below(folder)
     reports = []
     for file in files:
         if file.suffix in SUFFIXES:
@@ -238,7 +242,7 @@ class Suggestion(NamedTuple):
     command: str
 
 
-def suggest_verb(path: str | Path, verb: str) -> Suggestion | None:
+def suggest_command_for_file(path: str | Path, verb: str) -> Suggestion | None:
     """Return what a file is and its command; None where the verb reads it, or nobody knows it."""
     kind = _find_file_kind(Path(path))
     if kind is None or verb in kind.verbs:
@@ -355,7 +359,9 @@ def find_all_run_files(
     return runs
 
 
-def make_run_paths(root: Path, problem: str, variant: str, case: str) -> tuple[Path, Path]:
+def make_run_paths(
+    root: Path, problem: str, variant: VariantName, case: CaseName
+) -> tuple[Path, Path]:
     """Return where the report and the record of a run are to be written.
 
     Where the run is already, there again; else `<problem>/<case>/<variant>.*`.
@@ -396,7 +402,7 @@ def _iterate_records_and_reports(
                 state = get_path_status(folder)
                 if state is None or not stat.S_ISDIR(state.st_mode):
                     continue
-                entries = list_folder(folder)
+                entries = list_folder_entries(folder)
             except ProfkitError as problem:
                 problems.append(problem)
                 continue

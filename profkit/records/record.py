@@ -21,7 +21,7 @@ from msgspec import structs
 from profkit.errors import ProfkitError
 from profkit.files import read_json, write_text
 from profkit.records import parts
-from profkit.records.header import Header
+from profkit.records.header import VariantHeader
 from profkit.records.store import (
     Document,
     Unprinted,
@@ -33,7 +33,15 @@ from profkit.records.store import (
 )
 
 if TYPE_CHECKING:
-    from profkit.units import Hertz, Seconds
+    from profkit.units import (
+        CommandText,
+        Hertz,
+        MetricName,
+        RecordJson,
+        Seconds,
+        Sha256,
+        VariantName,
+    )
 
 
 SCHEMA = "profkit.run/1"
@@ -76,7 +84,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     case: str  # the problem's case
     problem: str = ""  # the problem, "" in a record that does not say
     # what the variant's header says; empty for a library call
-    header: Header = msgspec.field(default_factory=Header)
+    header: VariantHeader = msgspec.field(default_factory=VariantHeader)
     made: str | None = None  # when, ISO 8601
     source: parts.RecordedSource | None = None  # what was built; None for a library call
     resources: tuple[parts.BuiltKernel, ...] = ()  # what ptxas says of each kernel
@@ -115,12 +123,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
         return self.gpu or parts.RecordedGpu()
 
     @property
-    def source_hash(self) -> str | None:
+    def source_hash(self) -> Sha256 | None:
         """Return the hash of the code and its headers."""
         return self.known_source.sha256
 
     @property
-    def sass_hash(self) -> str | None:
+    def sass_hash(self) -> Sha256 | None:
         """Return the hash of the machine code; None where it is not known."""
         return self.known_source.sass
 
@@ -241,7 +249,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
             stack=find_largest_known(k.stack for k in kernels),
         )
 
-    def is_stale(self, source_hash: str) -> bool:
+    def is_stale(self, source_hash: Sha256) -> bool:
         """Return whether the source has changed since it was measured."""
         return self.source_hash != source_hash
 
@@ -287,7 +295,7 @@ def read_record(path: str | Path) -> Record:
     return parse_record(document, file)
 
 
-def parse_record(document: Mapping[str, Any], path: Path = Path()) -> Record:
+def parse_record(document: RecordJson, path: Path = Path()) -> Record:
     """Return a Record of the JSON document; what is absent or of another kind is not known.
 
     A ProfkitError where it does not say of which variant and case it is.
@@ -308,7 +316,7 @@ def read_record_beside(report: str | Path) -> Record | None:
         return None
 
 
-def get_report_sha256(record: Record | None) -> str | None:
+def get_report_sha256(record: Record | None) -> Sha256 | None:
     """Return the report's sha256 as a run record says it, None when it says none."""
     if record and record.report:
         sha256 = record.report.sha256
@@ -319,7 +327,7 @@ def get_report_sha256(record: Record | None) -> str | None:
     return None
 
 
-def get_declared_work(record: Record | None, launch_count: int) -> dict[str, float]:
+def get_declared_work(record: Record | None, launch_count: int) -> dict[MetricName, float]:
     """Return what the workload needs by its problem.py, as catalogue metrics.
 
     Only where one launch is the whole workload: of several, none answers for all of it.
@@ -355,7 +363,7 @@ def amend_record(record: Record) -> None:
 class SourceFile:
     """One variant's file as it is today."""
 
-    header: Header  # what its header says
+    header: VariantHeader  # what its header says
     sha256: str  # hash of the code under it, as in the record
     file: str = ""  # problem/name.cu
 
@@ -381,6 +389,8 @@ def refresh_header_from_source(record: Record, files: Mapping[str, SourceFile]) 
     return RefreshedRecord(structs.replace(record, header=today.header), is_stale=False)
 
 
-def suggest_run_command(variant: str, case: str | None = None, verb: str = "profile") -> str:
+def suggest_run_command(
+    variant: VariantName, case: str | None = None, verb: str = "profile"
+) -> CommandText:
     """Return the command that records a variant again."""
     return f"profkit {verb} --variant {variant}" + (f" --case {case}" if case else "")

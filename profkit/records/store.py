@@ -14,13 +14,17 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from math import isfinite, nan
 from pathlib import Path
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec import inspect, structs
 
 from profkit.errors import ProfkitError
 from profkit.files import open_regular_file
+
+if TYPE_CHECKING:
+    from profkit.units import PlainValues, Sha256
+
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -108,7 +112,7 @@ def _list_fields(struct: type[msgspec.Struct]) -> tuple[_Field, ...]:
     return tuple(printed)
 
 
-def make_json_safe(value: Any) -> Any:
+def make_json_safe(value: Any) -> PlainValues:
     """Return a value for JSON: NaN and infinity as None, tuples as lists, paths and errors as text."""
     if isinstance(value, float):
         if isfinite(value):
@@ -176,7 +180,7 @@ class _FieldReader:
                 values[field.key] = value
         return values
 
-    def read_value(self, value_type: inspect.Type, value: Any, field_path: str) -> Any:
+    def read_value(self, value_type: inspect.Type, value: PlainValues, field_path: str) -> Any:
         """Return the value as one of this type; None, with its path kept, where it is none."""
         value_type = _strip_null_type(value_type)
         if isinstance(value_type, inspect.StructType) and isinstance(value, Mapping):
@@ -323,7 +327,7 @@ def get_schema_name(schema: object) -> str:
     return "something else"
 
 
-def compute_sha256_of_file(path: Path) -> str:
+def compute_sha256_of_file(path: Path) -> Sha256:
     """Return the SHA-256 of a file's content, as hexadecimal digits."""
     with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

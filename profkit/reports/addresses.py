@@ -38,6 +38,21 @@ from profkit.reports.instruction import (
 
 if TYPE_CHECKING:
     from profkit.reports.lanes import RegisterDefinitions, SassStatement
+    from profkit.units import (
+        Dim3,
+        FilePath,
+        InstructionAddress,
+        InstructionIndex,
+        LinesFromTo,
+        MachineCode,
+        NcuAction,
+        NcuMetricName,
+        RegisterNumber,
+        ScoreboardNumber,
+        StallState,
+        TenTimesCapabilityOrZero,
+        TextOrEmpty,
+    )
 
 
 class DecodedFunction:
@@ -59,8 +74,8 @@ class DecodedFunction:
 
 
 def _find_predecessors(
-    instructions: Sequence[Instruction], index: dict[int, int]
-) -> dict[int, list[int]]:
+    instructions: Sequence[Instruction], index: dict[InstructionAddress, InstructionIndex]
+) -> dict[InstructionIndex, list[InstructionIndex]]:
     """Return position -> those that control comes from: by falling through, or by a jump.
 
     An indirect jump may lead to where nothing else leads.
@@ -114,8 +129,8 @@ _BEHIND = {
 _WARPGROUP = "WARPGROUP"  # .ARRIVE before wgmma, .DEPBAR until its results are there
 
 
-def find_awaited_producers(
-    program: DecodedFunction, pc: int, stall_state: str = ""
+def find_awaited_instructions(
+    program: DecodedFunction, pc: InstructionAddress, stall_state: StallState = ""
 ) -> list[Instruction]:
     """Return the instructions that the one at an address waits for, in the order of their addresses.
 
@@ -144,7 +159,7 @@ def find_awaited_producers(
     return [program.instructions[n] for n in sorted(sources)]
 
 
-def is_gather(program: DecodedFunction, pc: int) -> bool:
+def is_gather(program: DecodedFunction, pc: InstructionAddress) -> bool:
     """Return whether an address is made of a value loaded for just this access, as x[column[i]] is.
 
     An index that steps through a loop from a loaded start (a row of a sparse matrix) is none: other
@@ -172,7 +187,9 @@ def is_gather(program: DecodedFunction, pc: int) -> bool:
     return made == {"loaded"}
 
 
-def _find_writers(program: DecodedFunction, position: int, register: int) -> set[int]:
+def _find_writers(
+    program: DecodedFunction, position: InstructionIndex, register: RegisterNumber
+) -> set[InstructionIndex]:
     """Return the instructions that a register's value at a place may be of, the nearest on each path."""
     code = program.instructions
     walk = _iterate_positions_backwards(
@@ -182,8 +199,8 @@ def _find_writers(program: DecodedFunction, position: int, register: int) -> set
 
 
 def _iterate_positions_backwards(
-    program: DecodedFunction, position: int, stop: Callable[[int], bool]
-) -> Iterator[int]:
+    program: DecodedFunction, position: InstructionIndex, stop: Callable[[InstructionIndex], bool]
+) -> Iterator[InstructionIndex]:
     """Yield positions before one, nearest first; not beyond one at which stop holds."""
     seen: set[int] = set()
     front = list(program.before[position])
@@ -198,7 +215,9 @@ def _iterate_positions_backwards(
         front = behind
 
 
-def _find_awaited_instructions(program: DecodedFunction, position: int) -> set[int]:
+def _find_awaited_instructions(
+    program: DecodedFunction, position: InstructionIndex
+) -> set[InstructionIndex]:
     """Return the instructions that set the scoreboards waited for here, or by a DEPBAR just before."""
     sources = _find_setters_of_awaited_scoreboards(program, position)
     if not sources:
@@ -209,15 +228,15 @@ def _find_awaited_instructions(program: DecodedFunction, position: int) -> set[i
 
 
 def _find_nearest_opcodes_before(
-    program: DecodedFunction, position: int, opcodes: frozenset[str]
-) -> set[int]:
+    program: DecodedFunction, position: InstructionIndex, opcodes: frozenset[str]
+) -> set[InstructionIndex]:
     """Return the nearest of some opcodes on each path, or the instruction itself when it is of wgmma's.
 
     A wait for the results of wgmma is a wait for the products before it.
     """
     code = program.instructions
 
-    def find_nearest_named(start: int, names: Set[str]) -> set[int]:
+    def find_nearest_named(start: int, names: Set[str]) -> set[InstructionIndex]:
         walk = _iterate_positions_backwards(program, start, lambda n: code[n].opcode in names)
         return program.select_opcodes(walk, names)
 
@@ -233,7 +252,9 @@ def _find_nearest_opcodes_before(
     return holders
 
 
-def _find_setters_of_awaited_scoreboards(program: DecodedFunction, position: int) -> set[int]:
+def _find_setters_of_awaited_scoreboards(
+    program: DecodedFunction, position: InstructionIndex
+) -> set[InstructionIndex]:
     """Return the instructions that set the scoreboards which this one waits for."""
     instruction = program.instructions[position]
     mask = instruction.control.wait
@@ -249,8 +270,11 @@ def _find_setters_of_awaited_scoreboards(program: DecodedFunction, position: int
 
 
 def _find_setters_of_scoreboard(
-    program: DecodedFunction, position: int, scoreboard: int, newest_left_out: int
-) -> set[int]:
+    program: DecodedFunction,
+    position: InstructionIndex,
+    scoreboard: ScoreboardNumber,
+    newest_left_out: int,
+) -> set[InstructionIndex]:
     """Return the instructions that may hold a scoreboard, without the newest `newest_left_out`.
 
     An earlier wait found the scoreboard free: nothing before that wait can hold it.
@@ -264,7 +288,9 @@ def _find_setters_of_scoreboard(
     return set(holders[newest_left_out:] or holders)
 
 
-def _find_stores_before_exit(program: DecodedFunction, position: int) -> set[int]:
+def _find_stores_before_exit(
+    program: DecodedFunction, position: InstructionIndex
+) -> set[InstructionIndex]:
     """Return the stores before an exit, back to a fence; a warp at its exit is sampled behind it."""
     code = program.instructions
     if position and code[position - 1].opcode == "EXIT":
@@ -275,7 +301,9 @@ def _find_stores_before_exit(program: DecodedFunction, position: int) -> set[int
     return program.select_opcodes(walk, STORES)
 
 
-def _replace_closers_by_async_copies(program: DecodedFunction, sources: set[int]) -> set[int]:
+def _replace_closers_by_async_copies(
+    program: DecodedFunction, sources: set[InstructionIndex]
+) -> set[InstructionIndex]:
     """Return the copies of a group (cp.async) in the place of the instruction that closes it."""
     code = program.instructions
     closing = program.select_opcodes(sources, {_GROUP})
@@ -379,8 +407,8 @@ class LaunchedCode:
         vars(self).clear()
 
     def sum_metrics_by_address(
-        self, factor_by_metric: Mapping[str, float]
-    ) -> dict[int, float] | None:
+        self, factor_by_metric: Mapping[NcuMetricName, float]
+    ) -> dict[InstructionAddress, float] | None:
         """Return address -> sum of factor x metric; None when one of them was not collected."""
         total: dict[int, float] = {}
         for name, factor in factor_by_metric.items():
@@ -391,7 +419,7 @@ class LaunchedCode:
                 total[pc] = total.get(pc, 0.0) + factor * value
         return total
 
-    def _find_place_in_user_code(self, pc: int) -> Place:
+    def _find_place_in_user_code(self, pc: InstructionAddress) -> Place:
         """Return file and line of an instruction; a toolkit header's is that of its caller."""
         place = self._get_place_of_address(pc)
         if place[0] is None or not _TOOLKIT.search(place[0]):
@@ -405,7 +433,9 @@ class LaunchedCode:
         near = self._find_nearby_place(pc)
         return (near and self._find_call_by_name(place, near)) or near or place
 
-    def _find_function_start_and_line_table(self, pc: int) -> tuple[int, LineTable] | None:
+    def _find_function_start_and_line_table(
+        self, pc: InstructionAddress
+    ) -> tuple[InstructionAddress, LineTable] | None:
         """Return where the function of an address begins, and its line table; None without one."""
         start = self._find_function_start(pc)
         if start is None:
@@ -414,7 +444,7 @@ class LaunchedCode:
         table = function.cubin.line_tables.get(function.name)
         return None if table is None else (start, table)
 
-    def find_call_of_inlined_line(self, pc: int) -> Place | None:
+    def find_call_telling_uses_apart(self, pc: InstructionAddress) -> Place | None:
         """Return the call of an inlined line, where its line alone does not tell which use it is."""
         found = self._find_function_start_and_line_table(pc)
         if found is None or not self._has_bounded_lines():
@@ -428,11 +458,13 @@ class LaunchedCode:
             return None
         return _cleaned(call[0]), call[1]
 
-    def find_call_with_most_of_line(self, values: Mapping[int, float]) -> CallSite | None:
+    def find_call_with_most_of_line(
+        self, value_by_address: Mapping[InstructionAddress, float]
+    ) -> CallSite | None:
         """Return the call that has most of a line, by the values of the line's instructions."""
         by_call: dict[Place | None, float] = {}
-        for pc, value in values.items():
-            call = self.find_call_of_inlined_line(pc)
+        for pc, value in value_by_address.items():
+            call = self.find_call_telling_uses_apart(pc)
             by_call[call] = by_call.get(call, 0.0) + value
         most = max(by_call, key=lambda call: by_call[call], default=None)
         if most is None or most[0] is None:
@@ -461,7 +493,7 @@ class LaunchedCode:
             return (file, min(sorted(calls), key=lambda at: abs(at - line)))
         return None
 
-    def _find_nearby_place(self, pc: int) -> Place | None:
+    def _find_nearby_place(self, pc: InstructionAddress) -> Place | None:
         """Return the line of an instruction near by; its operands are made before it."""
         for step in (-BYTES, BYTES):
             for near in range(pc + step, pc + step * (_NEAR + 1), step):
@@ -470,7 +502,7 @@ class LaunchedCode:
                     return file, line
         return None
 
-    def _get_place_of_address(self, pc: int) -> Place:
+    def _get_place_of_address(self, pc: InstructionAddress) -> Place:
         if not self._has_bounded_lines():
             return None, pc
         info = self._action.source_info(pc)
@@ -479,7 +511,7 @@ class LaunchedCode:
         return _cleaned(info.file_name()), info.line()
 
     @cached_property
-    def sources(self) -> dict[str, list[str]]:
+    def sources(self) -> dict[FilePath, list[str]]:
         """Return the source files that were imported into the report: name -> lines."""
         if not self._has_bounded_lines():
             return {}
@@ -490,8 +522,8 @@ class LaunchedCode:
                 sources[escape_non_utf8(name)] = escape_non_utf8(text).splitlines()
         return sources
 
-    def get_source_text_of_line(
-        self, file: str | None, line: int | None, *, is_whole_statement_wanted: bool = True
+    def get_line_or_python_statement(
+        self, file: str | None, line: int | None, *, are_python_statements_joined: bool = True
     ) -> str | None:
         """Return the text of a line, None where the report has no source for it.
 
@@ -501,14 +533,14 @@ class LaunchedCode:
         texts = self.sources.get(file or "", [])
         if not file or not line or line > len(texts):
             return None
-        if not is_whole_statement_wanted or not file.endswith(".py"):
+        if not are_python_statements_joined or not file.endswith(".py"):
             return texts[line - 1]
         first, last = self._statements(file).get(line, (line, line))
         if first == last:
             return texts[line - 1]
         return " ".join(text.strip() for text in texts[first - 1 : last])[:STATEMENT]
 
-    def get_opcode(self, pc: int) -> str:
+    def get_opcode(self, pc: InstructionAddress) -> TextOrEmpty:
         """Return the opcode at an address; "" when unknown."""
         program = self.get_decoded_function_at(pc)
         at = None
@@ -518,26 +550,28 @@ class LaunchedCode:
             return self._word(pc)
         return program.instructions[at].opcode
 
-    def is_gather(self, pc: int) -> bool:
+    def is_gather(self, pc: InstructionAddress) -> bool:
         """Return whether a load's index was loaded just for it; False if its code is not known."""
         program = self.get_decoded_function_at(pc)
         return program is not None and is_gather(program, pc)
 
-    def _list_awaited_addresses(self, pc: int, stall_state: str) -> list[int]:
+    def _list_awaited_addresses(
+        self, pc: InstructionAddress, stall_state: StallState
+    ) -> list[InstructionAddress]:
         """Return the addresses of what an instruction in a warp state waits for; see producers."""
         program = self.get_decoded_function_at(pc)
         if program:
-            return [x.pc for x in find_awaited_producers(program, pc, stall_state)]
+            return [x.pc for x in find_awaited_instructions(program, pc, stall_state)]
         return []
 
-    def get_decoded_function_at(self, pc: int) -> DecodedFunction | None:
+    def get_decoded_function_at(self, pc: InstructionAddress) -> DecodedFunction | None:
         """Return the function that an address is in; None where its machine code is not known."""
         start = self._find_function_start(pc)
         if start is None:
             return None
         return self._function_code(start)
 
-    def _decode_function(self, start: int) -> DecodedFunction | None:
+    def _decode_function(self, start: InstructionAddress) -> DecodedFunction | None:
         code = decode_function(
             self._functions_by_start[start].code, start, self.capability, self._word
         )
@@ -545,14 +579,14 @@ class LaunchedCode:
             return None
         return DecodedFunction(code)
 
-    def get_code_of_function(self, pc: int) -> bytes:
+    def get_code_of_function(self, pc: InstructionAddress) -> MachineCode:
         """Return the machine code of the function that an address is in; nothing where not known."""
         start = self._find_function_start(pc)
         if start is not None:
             return self._functions_by_start[start].code
         return b""
 
-    def disassemble_instruction(self, pc: int) -> str:
+    def disassemble_instruction(self, pc: InstructionAddress) -> TextOrEmpty:
         """Return an instruction as the library gives it, which is slow; "" where it gives none.
 
         Raises:
@@ -567,7 +601,7 @@ class LaunchedCode:
             raise MemoryError
         return ""
 
-    def _disassemble_opcode(self, pc: int) -> str:
+    def _disassemble_opcode(self, pc: InstructionAddress) -> TextOrEmpty:
         """Return the opcode in the library's text; "" where there is none."""
         word = _OPCODE.match(self.disassemble_instruction(pc))
         if word:
@@ -575,7 +609,7 @@ class LaunchedCode:
         return ""
 
     @cached_property
-    def block_size(self) -> tuple[int, int, int]:
+    def block_size(self) -> Dim3:
         """Return the threads of a block in each dimension; 0 where that was not recorded."""
         return self._read_block_size("x"), self._read_block_size("y"), self._read_block_size("z")
 
@@ -586,7 +620,7 @@ class LaunchedCode:
             size = metric.as_uint64()
         return size
 
-    def _find_function_start(self, pc: int) -> int | None:
+    def _find_function_start(self, pc: InstructionAddress) -> InstructionAddress | None:
         spans = self._functions_by_start.items()
         for start, f in spans:
             if start <= pc < start + len(f.code):
@@ -594,7 +628,7 @@ class LaunchedCode:
         return None
 
     @cached_property
-    def _functions_by_start(self) -> dict[int, Function]:
+    def _functions_by_start(self) -> dict[InstructionAddress, Function]:
         """Return address -> the kernel, and each other function of the report."""
         known = self._functions()
         spans = {f.start: f for f in known if f.start is not None}
@@ -611,7 +645,7 @@ class LaunchedCode:
                 spans[kernel.start] = kernel  # another process may have had another there
         return spans
 
-    def _is_function_at(self, function: Function, start: int) -> bool:
+    def _is_function_at(self, function: Function, start: InstructionAddress) -> bool:
         """Return whether a function is here, by the text: before 2023.2 a report has no address."""
         beginning = function.code[: _FIRST * BYTES]
         decoded = decode_function(beginning, start, self.capability, self._word)
@@ -620,7 +654,7 @@ class LaunchedCode:
         return all(self._word(instruction.pc) == instruction.opcode for instruction in decoded)
 
     @cached_property
-    def capability(self) -> int:
+    def capability(self) -> TenTimesCapabilityOrZero:
         """Return ten times the compute capability; 0 where it is not known."""
         cc = "device__attribute_compute_capability_"
         major, minor = (self._action.metric_by_name(cc + part) for part in ("major", "minor"))
@@ -630,8 +664,8 @@ class LaunchedCode:
 
 
 def group_addresses_by_function(
-    kernel: LaunchedCode, addresses: Iterable[int]
-) -> list[tuple[DecodedFunction, list[int]]]:
+    kernel: LaunchedCode, addresses: Iterable[InstructionAddress]
+) -> list[tuple[DecodedFunction, list[InstructionAddress]]]:
     """Return each function of a launch with the addresses in it that count."""
     groups: dict[int, tuple[DecodedFunction, list[int]]] = {}
     for pc in sorted(addresses):
@@ -651,7 +685,7 @@ def index_register_definitions(
     instructions = program.instructions
     code = kernel.get_code_of_function(instructions[0].pc)
 
-    def read_statement(n: int) -> SassStatement:
+    def read_statement(n: InstructionIndex) -> SassStatement:
         """Take an instruction apart by its bits, or by its text, which is slow."""
         bits = code[BYTES * n : BYTES * (n + 1)]
         known = decode_statement(bits, instructions[n].opcode, kernel.capability)
@@ -667,7 +701,7 @@ STATEMENT = 160  # characters of a statement over several lines
 
 def find_enclosing_function(
     source_lines: Sequence[str], line: int | None
-) -> tuple[str, tuple[int, int]]:
+) -> tuple[TextOrEmpty, LinesFromTo]:
     """Return the name and the lines of the Python function that a line is in; ("", (0, 0)) for none."""
     for at in range(min(line or 0, len(source_lines)), 0, -1):
         found = _FUNCTION.match(source_lines[at - 1])
@@ -684,7 +718,7 @@ def _count_indent_characters(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def find_statement_ends_by_line(source_lines: Sequence[str]) -> dict[int, tuple[int, int]]:
+def find_statement_ends_by_line(source_lines: Sequence[str]) -> dict[int, LinesFromTo]:
     """Return line -> first and last line of its statement, as far as the text is Python."""
     lines = iter(f"{text}\n" for text in source_lines)
     spans: dict[int, tuple[int, int]] = {}
@@ -703,7 +737,9 @@ def find_statement_ends_by_line(source_lines: Sequence[str]) -> dict[int, tuple[
     return spans
 
 
-def _sum_instances_by_address(action: Any, name: str) -> dict[int, float] | None:
+def _sum_instances_by_address(
+    action: NcuAction, name: NcuMetricName
+) -> dict[InstructionAddress, float] | None:
     """Return address -> value, where it is not zero; None when it was not collected."""
     metric = action.metric_by_name(name)
     if metric is None or not metric.has_correlation_ids():

@@ -36,7 +36,12 @@ from profkit.reports.lanes import (
 )
 
 if TYPE_CHECKING:
-    from profkit.units import ByteCount
+    from profkit.units import (
+        ByteCount,
+        ByteOffset,
+        InstructionAddress,
+        InstructionIndex,
+    )
 
 
 BANKS, BANK = 32, 4  # bytes
@@ -101,7 +106,9 @@ class SharedMemoryAccess:
         """Return whether its addresses take more wavefronts than needed, beyond the tolerance."""
         return self.predicted_wavefronts > self.needed_wavefronts * (1 + AGREES)
 
-    def compute_average_wavefronts(self, addresses_by_warp: Sequence[Sequence[int]]) -> float:
+    def compute_average_wavefronts(
+        self, addresses_by_warp: Sequence[Sequence[ByteOffset]]
+    ) -> float:
         """Return wavefronts per request, by the addresses of each warp."""
         counts = [
             count_wavefronts_of_request(lanes, self.size, is_load=self.is_load)
@@ -110,7 +117,7 @@ class SharedMemoryAccess:
         return sum(counts) / len(counts)
 
     @property
-    def byte_range(self) -> tuple[int, int]:
+    def byte_range(self) -> tuple[ByteOffset, ByteOffset]:
         """Return its lowest address, and the one behind its highest byte."""
         lowest = min(min(lanes) for lanes in self.warps)
         highest = max(max(lanes) for lanes in self.warps)
@@ -118,7 +125,7 @@ class SharedMemoryAccess:
 
 
 def count_wavefronts_of_request(
-    addresses: Sequence[int], bytes_per_lane: int, *, is_load: bool
+    addresses: Sequence[ByteOffset], bytes_per_lane: ByteCount, *, is_load: bool
 ) -> int:
     """Return the wavefronts of one request of a warp, `bytes_per_lane` bytes at each address."""
     total = 0
@@ -132,8 +139,8 @@ def count_wavefronts_of_request(
 
 
 def _group_addresses_served_together(
-    addresses: Sequence[int], bytes_per_lane: int, *, is_load: bool
-) -> list[Sequence[int]]:
+    addresses: Sequence[ByteOffset], bytes_per_lane: ByteCount, *, is_load: bool
+) -> list[Sequence[ByteOffset]]:
     """Return the addresses that are served at once.
 
     Two groups of a load go as one where each lane has the address of a neighbour: all of the next
@@ -151,7 +158,7 @@ def _group_addresses_served_together(
     return groups
 
 
-def _do_neighbours_share_addresses(addresses: Sequence[int]) -> bool:
+def _do_neighbours_share_addresses(addresses: Sequence[ByteOffset]) -> bool:
     for near in (1, 2):
         if all(address == addresses[n ^ near] for n, address in enumerate(addresses)):
             return True
@@ -240,7 +247,7 @@ def _get_or_make_address_lookup(kernel: LaunchedCode, program: DecodedFunction) 
         definitions = index_register_definitions(kernel, program)
         warps = _list_warp_registers(kernel, definitions)
 
-        def look_up_addresses(at: int) -> _Addresses:
+        def look_up_addresses(at: InstructionIndex) -> _Addresses:
             statement = definitions.statement(at)
             size = _get_bytes_per_lane(statement)
             addresses = _compute_lane_addresses_by_warp(warps, at, statement)
@@ -257,7 +264,7 @@ def _get_or_make_address_lookup(kernel: LaunchedCode, program: DecodedFunction) 
 
 def _read_counted_and_ideal_wavefronts(
     kernel: LaunchedCode,
-) -> tuple[dict[int, float], dict[int, float]]:
+) -> tuple[dict[InstructionAddress, float], dict[InstructionAddress, float]]:
     """Return address -> wavefronts of its accesses, and those that it needs at least."""
     for name in _WAVEFRONTS:
         counted = kernel.sum_metrics_by_address({name: 1.0})
@@ -288,7 +295,7 @@ def _list_warp_registers(
     return warps
 
 
-def _get_bytes_per_lane(statement: SassStatement) -> int:
+def _get_bytes_per_lane(statement: SassStatement) -> ByteCount:
     """Return how many bytes a lane reads or writes at its address."""
     if statement.opcode in _MATRICES:
         return 16
@@ -304,7 +311,7 @@ def _count_addressing_lanes(statement: SassStatement) -> int:
 
 
 def _compute_lane_addresses_by_warp(
-    warps: Sequence[WarpRegisters], position: int, statement: SassStatement
+    warps: Sequence[WarpRegisters], position: InstructionIndex, statement: SassStatement
 ) -> list[Lanes]:
     """Return where a statement accesses shared memory in each warp; none where that is not known."""
     if statement.opcode not in _DECODED:
@@ -319,7 +326,7 @@ def _compute_lane_addresses_by_warp(
 
 
 def _compute_lane_addresses(
-    warp: WarpRegisters, position: int, statement: SassStatement
+    warp: WarpRegisters, position: InstructionIndex, statement: SassStatement
 ) -> Lanes | None:
     operand = ""
     for known in statement.operands:
@@ -430,7 +437,7 @@ def _list_accesses_of_same_array(
     return array
 
 
-Warps = Sequence[Sequence[int]]
+AddressesByWarp = Sequence[Sequence[int]]
 
 
 class LayoutChange(NamedTuple):
@@ -439,10 +446,12 @@ class LayoutChange(NamedTuple):
     kind: Literal["padding", "swizzle"]
     row: int  # bytes
     bytes: int
-    moved: Warps  # where the first access of the array goes with it
+    moved: AddressesByWarp  # where the first access of the array goes with it
 
 
-def _find_least_change(array: Sequence[SharedMemoryAccess], alignment: int) -> LayoutChange | None:
+def _find_least_change(
+    array: Sequence[SharedMemoryAccess], alignment: ByteCount
+) -> LayoutChange | None:
     """Return the least padding, else a swizzle, that leaves no conflict at any access of an array."""
     row = _find_row_pitch(array[0])
     if row < NARROWEST or row % alignment:
@@ -458,7 +467,7 @@ def _find_least_change(array: Sequence[SharedMemoryAccess], alignment: int) -> L
 
 
 def _is_layout_free_of_conflicts(
-    array: Sequence[SharedMemoryAccess], moved_warps: Sequence[Warps]
+    array: Sequence[SharedMemoryAccess], moved_warps: Sequence[AddressesByWarp]
 ) -> bool:
     """Return whether no access needs more wavefronts than it must, or than before without conflicts."""
     for access, warps in zip(array, moved_warps, strict=True):
@@ -484,8 +493,8 @@ def _find_row_pitch(access: SharedMemoryAccess) -> ByteCount:
 
 
 def _compute_padded_addresses(
-    access: SharedMemoryAccess, row_bytes: int, padding_bytes: int
-) -> list[list[int]]:
+    access: SharedMemoryAccess, row_bytes: ByteCount, padding_bytes: ByteCount
+) -> list[list[ByteOffset]]:
     """Return where an access goes when each row of its array has so many bytes more.
 
     A row begins at the lowest address of a warp: whatever all lanes add keeps them in their rows.
@@ -500,8 +509,8 @@ def _compute_padded_addresses(
 
 
 def _compute_swizzled_addresses(
-    array: Sequence[SharedMemoryAccess], row_bytes: int, chunk_bytes: int
-) -> list[list[list[int]]]:
+    array: Sequence[SharedMemoryAccess], row_bytes: ByteCount, chunk_bytes: ByteCount
+) -> list[list[list[ByteOffset]]]:
     """Return where accesses go when chunks change places by the number of their line of 128 bytes.
 
     Nothing where rows are no power of two, or what all lanes add may change the line's number.

@@ -12,22 +12,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError, require_package, summarize_error_in_one_line
 from profkit.reports.isolated import (
-    count_usable_cpus,
+    count_processors_to_use,
     import_function,
     iterate_results_of_child_processes,
     run_in_child_processes,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import DaskClientOrExecutor, FilePath
+
 
 CHUNK = 8  # files of a task: few, so that all workers end together
 _AHEAD = 2  # tasks submitted for each worker that is known
 _TRIES = 2
 
 
-def connect_to_dask_scheduler(address: str) -> Any:
+def connect_to_dask_scheduler(address: str) -> DaskClientOrExecutor:
     """Return a Dask client of a scheduler, such as tcp://host:8786, or raise a ProfkitError."""
     with require_package("distributed", f"--on {address}"):
         from distributed import Client
@@ -38,7 +42,7 @@ def connect_to_dask_scheduler(address: str) -> Any:
         raise ProfkitError(f"--on {address}: {summarize_error_in_one_line(error)}", hint) from error
 
 
-def require_executor(client: Any) -> Any:
+def require_executor(client: DaskClientOrExecutor) -> DaskClientOrExecutor:
     """Return what takes tasks; a ProfkitError of neither a Dask client nor an executor."""
     if hasattr(client, "get_executor"):
         return client.get_executor(pure=False)  # the same path may hold another file tomorrow
@@ -54,9 +58,9 @@ def iterate_results_by_path(
     function_path: str,
     paths: Iterable[str],
     path_of_function_for_dead: str,
-    client: Any = None,
+    client: DaskClientOrExecutor = None,
     jobs: int | None = None,
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[FilePath, Any]]:
     """Yield path and result of a function of many paths as they are done, holding few at a time.
 
     `function_path`: its "module:name"; its result has to be picklable. `path_of_function_for_dead`:
@@ -66,7 +70,7 @@ def iterate_results_by_path(
     if client is not None:
         yield from _iterate_on_executor(function_path, paths, path_of_function_for_dead, client)
         return
-    jobs = jobs or count_usable_cpus()
+    jobs = jobs or count_processors_to_use()
     answer_for_dead = import_function(path_of_function_for_dead)
     done = iterate_results_of_child_processes(function_path, iter(paths), jobs, answer_for_dead)
     with closing(done):
@@ -75,8 +79,11 @@ def iterate_results_by_path(
 
 
 def _iterate_on_executor(
-    function_path: str, paths: Iterable[str], path_of_function_for_dead: str, client: Any
-) -> Iterator[tuple[str, Any]]:
+    function_path: str,
+    paths: Iterable[str],
+    path_of_function_for_dead: str,
+    client: DaskClientOrExecutor,
+) -> Iterator[tuple[FilePath, Any]]:
     """Do the same on a client's workers, some files at a time."""
     executor = require_executor(client)
     todo = iter(paths)
@@ -103,19 +110,22 @@ def _iterate_on_executor(
             elif tried < _TRIES:
                 submit(chunk, tried + 1)
             else:  # its worker was lost twice, or the pool is broken: no file is lost for that
-                jobs = count_usable_cpus()
+                jobs = count_processors_to_use()
                 yield from _run_chunk_in_children(
                     function_path, chunk, path_of_function_for_dead, jobs
                 )
 
 
 def _submit_chunk(
-    executor: Any, function_path: str, chunk: list[str], path_of_function_for_dead: str
+    executor: DaskClientOrExecutor,
+    function_path: str,
+    paths: list[str],
+    path_of_function_for_dead: str,
 ) -> Future[Any]:
     """Return a task; one that a broken pool does not take has failed."""
     try:
         task: Future[Any] = executor.submit(
-            run_chunk_in_child, function_path, chunk, path_of_function_for_dead
+            run_chunk_in_child, function_path, paths, path_of_function_for_dead
         )
     except RuntimeError as error:  # BrokenExecutor is one
         task = Future()
@@ -138,8 +148,8 @@ def _run_chunk_in_children(
     return list(zip(paths, results, strict=True))
 
 
-def _count_workers(client: Any) -> int:
+def _count_workers(client: DaskClientOrExecutor) -> int:
     """Return how many tasks the executor does at once, as far as it says."""
     if hasattr(client, "nthreads"):
         return sum(client.nthreads().values())
-    return int(getattr(client, "_max_workers", None) or count_usable_cpus())
+    return int(getattr(client, "_max_workers", None) or count_processors_to_use())

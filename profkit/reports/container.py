@@ -52,7 +52,7 @@ from profkit.reports.wire import (
 )
 
 if TYPE_CHECKING:
-    from profkit.units import ByteCount
+    from profkit.units import ByteCount, FrameBytes, LaunchIndex, NcuMetricName
 
 
 Status = Literal["ok", "empty", "damaged", "unreadable"]
@@ -103,12 +103,12 @@ class ContainerVerdict:
         return self.size + self.launches * LAUNCH
 
 
-def hash_metric_name(name: str) -> int:
+def hash_metric_name(name: NcuMetricName) -> int:
     """Return a number of 32 bits for the name of a metric; the sum of them stands for many."""
     return zlib.crc32(name.encode("utf-8", "backslashreplace"))
 
 
-def sum_hashes_of_metric_names(names: Iterable[str]) -> int:
+def sum_hashes_of_metric_names(names: Iterable[NcuMetricName]) -> int:
     """Return a number of 32 bits for some names of metrics, in whatever order they come."""
     return sum(map(hash_metric_name, names)) & _ALL_BITS
 
@@ -117,7 +117,7 @@ _ALL_BITS = 0xFFFFFFFF
 _walked: dict[_Key, ContainerVerdict] = {}
 
 
-def check_report(path: str | Path) -> ContainerVerdict:
+def check_report_bytes(path: str | Path) -> ContainerVerdict:
     """Return what the bytes of a file say, of any file; it is walked once in this process."""
     try:
         key = _identify_file(path)
@@ -156,7 +156,9 @@ def _remember_verdict(key: _Key, walk: _ContainerWalk) -> ContainerVerdict:
     return _walked[key]
 
 
-def repair_report(path: str | Path, target: str | Path, metrics_only: bool = False) -> None:
+def write_readable_rest_of_report(
+    path: str | Path, target: str | Path, metrics_only: bool = False
+) -> None:
     """Write what is left of a damaged report into a .ncu-rep that the library can read.
 
     With metrics_only, only what repair_result keeps of every launch, not only of the damaged ones.
@@ -169,11 +171,11 @@ def repair_report(path: str | Path, target: str | Path, metrics_only: bool = Fal
 def split_report(
     path: str | Path,
     folder: str | Path,
-    wanted_launches: Collection[int] | None = None,
+    wanted_launches: Collection[LaunchIndex] | None = None,
     *,
     metrics_only: bool = False,
     code: bool = False,
-) -> Generator[tuple[Path, tuple[int, ...]], None, ContainerVerdict]:
+) -> Generator[tuple[Path, tuple[LaunchIndex, ...]], None, ContainerVerdict]:
     """Yield small reports, each of about PART bytes and with the indices of the launches in it.
 
     Made one by one, on demand; the caller may remove one that it has read. Of a damaged report what is
@@ -234,8 +236,8 @@ def _walk_frames(path: str | Path, walk: _ContainerWalk) -> Iterator[None]:
 
 
 def iterate_length_prefixed_frames(
-    file: IO[bytes], limit: int, update: Callable[[bytes], object] = lambda _: None
-) -> Iterator[bytes]:
+    file: IO[bytes], limit: ByteCount, update: Callable[[bytes], object] = lambda _: None
+) -> Iterator[FrameBytes]:
     """Yield the length-prefixed frames up to the end of the file; `update` sees all that is read."""
     at = len(MAGIC)
     while prefix := file.read(4):
@@ -291,7 +293,7 @@ class _ContainerWalk:
         self._left: list[tuple[int, int]] = []
         self._size = 0
 
-    def process_frame(self, frame: bytes) -> None:
+    def process_frame(self, frame: FrameBytes) -> None:
         self.size += 4 + len(frame)
         self._budget.raise_limit(4 + len(frame))
         odd = Oddities()
@@ -316,7 +318,7 @@ class _ContainerWalk:
 
     def _is_from_newer_ncu(self) -> bool:
         """Return whether a newer ncu wrote the file, which may be said behind what is read now."""
-        version = self._version or check_report(self._path).ncu_version
+        version = self._version or check_report_bytes(self._path).ncu_version
         return is_newer_ncu(version)
 
     def _begin_block(self, block: BlockHeader, oddities: Oddities) -> None:
@@ -364,7 +366,7 @@ class _ContainerWalk:
         if not self._size and [field for field, _ in self._left] == [wire.GRAPH_DATA]:
             self._left.clear()  # a count of what may be elsewhere: no report with it was seen
 
-    def _check_and_count_frame(self, field: int, frame: bytes, oddities: Oddities) -> bool:
+    def _check_and_count_frame(self, field: int, frame: FrameBytes, oddities: Oddities) -> bool:
         if field not in _KINDS:
             try:
                 if field == SOURCES:
@@ -399,13 +401,13 @@ class _ContainerWalk:
         """Note that nothing behind this can be read."""
         self.problems.append(str(error))
         if isinstance(error, TruncatedFile) and self._left:
-            self._pass_frame_to_copier(self._left[-1][0], error.left, whole=False)
+            self._pass_frame_to_copier(self._left[-1][0], error.left, is_whole=False)
 
-    def _pass_frame_to_copier(self, field: int, frame: bytes, whole: bool) -> None:
+    def _pass_frame_to_copier(self, field: int, frame: FrameBytes, is_whole: bool) -> None:
         if self._out is None or not self._is_named:
             return
-        left: bytes | None = frame if whole else None
-        if field in _KINDS and (self._metrics_only or not whole):
+        left: bytes | None = frame if is_whole else None
+        if field in _KINDS and (self._metrics_only or not is_whole):
             left = repair_result(frame, _KINDS[field])
         if left is not None:
             self._out.collect_frame(field, self._process, left)
@@ -483,7 +485,7 @@ class _ContainerWalk:
                 more = f" (and {len(names) - 1} more)"
             yield f"launch {launch} has no {names[0]}{more}, which the report names"
 
-    def _find_incomplete_launch(self) -> tuple[int, list[str]] | None:
+    def _find_incomplete_launch(self) -> tuple[LaunchIndex, list[NcuMetricName]] | None:
         """Return the first launch without a metric that the report names and profkit reads.
 
         It may not have been measured there, or its number in the table of names is damaged.

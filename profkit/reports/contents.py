@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from sys import byteorder
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from profkit.reports.wire import (
     BYTES,
@@ -33,10 +33,10 @@ from profkit.reports.wire import (
     SESSION,
     SIZE,
     SOURCES,
-    Field,
     Malformed,
     MessageShape,
     NotText,
+    NumberTypeStartEnd,
     Oddities,
     ResultKind,
     iterate_fields,
@@ -47,6 +47,16 @@ from profkit.reports.wire import (
     verify_field_order,
     verify_message,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        ByteCount,
+        ByteOffset,
+        FrameBytes,
+        LaunchIndex,
+        ProtobufMessage,
+        TextOrEmpty,
+    )
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,7 @@ class BlockHeader:
     process: bytes  # the field of `about` that says which process
 
 
-def parse_block_header(data: bytes, oddities: Oddities) -> BlockHeader:
+def parse_block_header(data: ProtobufMessage, oddities: Oddities) -> BlockHeader:
     """Return a block's header; Malformed where its bytes are no protobuf."""
     counts = dict.fromkeys(COUNTERS, 0)
     size = 0
@@ -96,7 +106,7 @@ NumberStartEndBytes = tuple[int, int, int, bytes]  # of a field; all its bytes, 
 
 
 def _iterate_verified_header_fields(
-    data: bytes, oddities: Oddities
+    data: ProtobufMessage, oddities: Oddities
 ) -> Iterator[NumberStartEndBytes]:
     """Yield the fields of a block header, checked: number, start (or value), end, all its bytes.
 
@@ -104,7 +114,7 @@ def _iterate_verified_header_fields(
     """
     shape = load_message_shape("BlockHeader")
     before = 0
-    for number, wire_type, start, stop, begin, end in _iterate_fields_with_offsets(data):
+    for number, wire_type, start, stop, begin, end in _iterate_field_offsets(data):
         verify_field_order(number, before, shape, oddities)
         before = number
         if number != NAMES or wire_type != BYTES:
@@ -112,7 +122,7 @@ def _iterate_verified_header_fields(
         yield number, start, stop, data[begin:end]
 
 
-def make_single_frame_header(counter: int, frame: bytes, process: bytes = b"") -> bytes:
+def make_single_frame_header(counter: int, frame: FrameBytes, process: bytes = b"") -> bytes:
     """Return a block header that announces one frame, with the field that says of which process."""
     count = bytes([counter << 3, 1])
     size = bytes([SIZE << 3]) + encode_varint(4 + len(frame))
@@ -140,7 +150,9 @@ class Result:
     strange: str = ""  # its name is not UTF-8: the library gives it all the same
 
 
-def verify_and_summarize_result(data: bytes, kind: ResultKind, oddities: Oddities) -> Result:
+def verify_and_summarize_result(
+    data: ProtobufMessage, kind: ResultKind, oddities: Oddities
+) -> Result:
     """Check a result; Malformed where it is damaged.
 
     Not what is inside a section or a chart: nobody reads that, and the library gives nothing of the
@@ -185,8 +197,8 @@ def _verify_result_is_complete(seen: set[int], ids: Sequence[bytes], shape: Mess
 
 
 def _find_tolerated_fault_in_field(
-    data: bytes, field: Field, shape: MessageShape, oddities: Oddities
-) -> str:
+    data: ProtobufMessage, field: NumberTypeStartEnd, shape: MessageShape, oddities: Oddities
+) -> TextOrEmpty:
     """Check one field of a result; return what is strange in it, though the library reads it."""
     try:
         verify_field(data, field, shape, oddities)
@@ -217,7 +229,7 @@ def find_misplaced_ids(ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def _verify_nvtx_domains(data: bytes, offset: int, end: int) -> None:
+def _verify_nvtx_domains(data: ProtobufMessage, offset: ByteOffset, end: ByteOffset) -> None:
     """Check that each stack of NVTX ranges is of a domain that is there."""
     known: set[int | None] = set()
     used: set[int | None] = set()
@@ -234,7 +246,7 @@ def _verify_nvtx_domains(data: bytes, offset: int, end: int) -> None:
         raise Malformed("an NVTX range of a domain that is not there")
 
 
-def _read_id_of_message(data: bytes, offset: int, end: int) -> int | None:
+def _read_id_of_message(data: ProtobufMessage, offset: ByteOffset, end: ByteOffset) -> int | None:
     """Return field 1 of a message, an id; None where it has none."""
     for number, _, value, _ in iterate_fields(data, offset, end):
         if number == 1:
@@ -242,7 +254,7 @@ def _read_id_of_message(data: bytes, offset: int, end: int) -> int | None:
     return None
 
 
-def repair_result(data: bytes, kind: ResultKind) -> bytes | None:
+def repair_result(data: ProtobufMessage, kind: ResultKind) -> ProtobufMessage | None:
     """Return what can be read of a damaged result; None when not even the identity is left.
 
     The library drops a whole launch for a wrong byte in a section that is not read here. So only
@@ -254,7 +266,7 @@ def repair_result(data: bytes, kind: ResultKind) -> bytes | None:
     kept: dict[int, bytes] = {}
     metrics = _KeptMetrics()
     try:
-        for number, wire_type, start, stop, begin, at in _iterate_fields_with_offsets(data):
+        for number, wire_type, start, stop, begin, at in _iterate_field_offsets(data):
             if number == kind.metrics and wire_type == BYTES:
                 if _is_whole_metric(data, start, stop):
                     metrics.add_metric(_read_metric_id(data, start), data[begin:at])
@@ -264,7 +276,7 @@ def repair_result(data: bytes, kind: ResultKind) -> bytes | None:
                 kept[number] = data[begin:at]
     except Malformed:  # what follows cannot be told apart
         pass
-    kept[kind.metrics] = metrics.join_bodies()
+    kept[kind.metrics] = metrics.join_fields()
     missing = shape.required - kept.keys()
     if missing == {RESULT_SOURCE}:
         kept[RESULT_SOURCE] = bytes([RESULT_SOURCE << 3 | BYTES, 0])
@@ -286,17 +298,17 @@ class _KeptMetrics:
         if self._bodies.setdefault(id_, field_bytes) != field_bytes:
             self._bodies[id_] = b""
 
-    def join_bodies(self) -> bytes:
+    def join_fields(self) -> bytes:
         for id_ in find_misplaced_ids(tuple(self._ids)):
             self._bodies[id_] = b""
         return b"".join(self._bodies.values())
 
 
 # Number, wire type, where the value begins and ends, where the field begins, and the next offset.
-FieldWithBegin = tuple[int, int, int, int, int, int]
+NumberTypeAndOffsets = tuple[int, int, int, int, int, int]
 
 
-def _iterate_fields_with_offsets(data: bytes) -> Iterator[FieldWithBegin]:
+def _iterate_field_offsets(data: ProtobufMessage) -> Iterator[NumberTypeAndOffsets]:
     """Yield the fields of a message, each also with where it begins and ends."""
     at = 0
     while at < len(data):
@@ -305,7 +317,7 @@ def _iterate_fields_with_offsets(data: bytes) -> Iterator[FieldWithBegin]:
         yield number, wire_type, start, stop, begin, at
 
 
-def _is_whole_field(data: bytes, field: Field, shape: MessageShape) -> bool:
+def _is_whole_field(data: ProtobufMessage, field: NumberTypeStartEnd, shape: MessageShape) -> bool:
     odd = Oddities()
     try:
         verify_field(data, field, shape, odd)
@@ -316,7 +328,7 @@ def _is_whole_field(data: bytes, field: Field, shape: MessageShape) -> bool:
     return not odd.first
 
 
-def _is_whole_metric(data: bytes, start: int, stop: int) -> bool:
+def _is_whole_metric(data: ProtobufMessage, start: ByteOffset, stop: ByteOffset) -> bool:
     odd = Oddities()
     try:
         _verify_metric(data, start, stop, odd)
@@ -330,23 +342,23 @@ def _is_whole_metric(data: bytes, start: int, stop: int) -> bool:
 _LAST = rb"[\x00-\x7f]"
 
 
-def _make_varint_pattern(size: int) -> bytes:
+def _make_varint_pattern(size_bytes: ByteCount) -> bytes:
     """Return a pattern of a varint of so many bytes, the shortest for its number."""
-    if size == 1:
+    if size_bytes == 1:
         return _LAST
-    return rb"[\x80-\xff]{%d}[\x01-\x7f]" % (size - 1)
+    return rb"[\x80-\xff]{%d}[\x01-\x7f]" % (size_bytes - 1)
 
 
-def _make_value_pattern(size: int) -> bytes:
+def _make_value_pattern(size_bytes: ByteCount) -> bytes:
     """Return a pattern of a metric's value of so many bytes, its size in front; not of a text."""
-    kinds = [rb"\x28" + _make_varint_pattern(size - 1)]
-    if size <= 5:
-        kinds.append(rb"\x20" + _make_varint_pattern(size - 1))
-    if size == 5:
+    kinds = [rb"\x28" + _make_varint_pattern(size_bytes - 1)]
+    if size_bytes <= 5:
+        kinds.append(rb"\x20" + _make_varint_pattern(size_bytes - 1))
+    if size_bytes == 5:
         kinds.append(rb"\x15.{4}")
-    if size == 9:
+    if size_bytes == 9:
         kinds.insert(0, rb"\x19.{8}")
-    return re.escape(bytes([size])) + b"(?:" + b"|".join(kinds) + b")"
+    return re.escape(bytes([size_bytes])) + b"(?:" + b"|".join(kinds) + b")"
 
 
 _ID = rb"(?:%b|%b)" % (_make_varint_pattern(2), _make_varint_pattern(1))
@@ -405,7 +417,9 @@ def _compile_instance_patterns() -> _InstancePatterns:
 _INSTANCE = 3 << 3 | BYTES  # the tag of an instance in a metric
 
 
-def _verify_metric(data: bytes, start: int, stop: int, oddities: Oddities) -> None:
+def _verify_metric(
+    data: ProtobufMessage, start: ByteOffset, stop: ByteOffset, oddities: Oddities
+) -> None:
     """Raise Malformed unless a metric is whole, its instances too."""
     patterns = _compile_instance_patterns()
     if match := patterns.begin.match(data, start, stop):
@@ -419,7 +433,9 @@ def _verify_metric(data: bytes, start: int, stop: int, oddities: Oddities) -> No
     verify_message(data, start, stop, load_message_shape("Metric"), oddities)
 
 
-def _verify_instance(data: bytes, offset: int, stop: int, oddities: Oddities) -> int:
+def _verify_instance(
+    data: ProtobufMessage, offset: ByteOffset, stop: ByteOffset, oddities: Oddities
+) -> ByteOffset:
     """Check one instance of a metric, of a short text mostly; return where it ends."""
     value = _compile_instance_patterns().value
     head = data[offset : offset + 6]  # tag, size, tag of the key, size, tag of a text, size
@@ -433,18 +449,18 @@ def _verify_instance(data: bytes, offset: int, stop: int, oddities: Oddities) ->
     return offset
 
 
-def _read_metric_id(data: bytes, start: int) -> bytes:
+def _read_metric_id(data: ProtobufMessage, start: ByteOffset) -> bytes:
     """Return the id of a metric, which comes first, as the varint that it is."""
     return data[start + 1 : read_varint(data, start + 1)[1]]
 
 
 def _collect_consecutive_metrics(
-    data: bytes,
-    offset: int,
+    data: ProtobufMessage,
+    offset: ByteOffset,
     tag: int,
     ids_and_metrics: tuple[list[bytes], dict[bytes, bytes]],
     oddities: Oddities,
-) -> int:
+) -> ByteOffset:
     """Check the metrics at an offset, and take their ids and each by its id; return where they end.
 
     Since 2024, ncu writes some of them twice. With two values one is wrong: Malformed.
@@ -481,7 +497,7 @@ def has_id_without_name(launch_ids: Iterable[tuple[bytes, ...]], name_count: int
 _SAMPLES_OF_SMS = 2  # the field of timed warp samples that repeats, once per SM
 
 
-def _are_warp_samples_in_order(data: bytes, start: int, end: int) -> bool:
+def _are_warp_samples_in_order(data: ProtobufMessage, start: ByteOffset, end: ByteOffset) -> bool:
     """Return whether timed warp samples are as they should be: the library trusts them, and crashes.
 
     Per SM there are records of 16 bytes, (time, samples so far), and the samples, 16 bytes each.
@@ -503,7 +519,9 @@ def _are_warp_samples_in_order(data: bytes, start: int, end: int) -> bool:
     return True
 
 
-def parse_string_table(data: bytes, offset: int, end: int) -> list[bytes] | None:
+def parse_string_table(
+    data: ProtobufMessage, offset: ByteOffset, end: ByteOffset
+) -> list[bytes] | None:
     """Return the string table at [at, end), None when it cannot be right."""
     names = _split_plain_string_table(data[offset:end])
     try:
@@ -535,7 +553,9 @@ _NAME_MOST = 1000  # bytes of a metric's name: each launch says it again; the lo
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def _read_version_of_writer(data: bytes, offset: int, end: int) -> str | None:
+def _read_version_of_writer(
+    data: ProtobufMessage, offset: ByteOffset, end: ByteOffset
+) -> str | None:
     """Return the writer's version out of session details, like 2025.3.1.0; as in Header."""
     version = None
     for number, _, start, stop in iterate_fields(data, offset, end):
@@ -618,16 +638,16 @@ class LaunchCopier:
         self._launches: list[bytes] = []
         self.size = 0  # bytes of launches that are in no file yet, and LAUNCH of each
 
-    def keep_file_header(self, frame: bytes) -> None:
+    def keep_file_header(self, frame: FrameBytes) -> None:
         """Keep the frame that begins a file."""
         self._head += MAGIC + _prefix_with_size(frame)
 
-    def append_block_header(self, frame: bytes) -> None:
+    def append_block_header(self, frame: FrameBytes) -> None:
         """Take a block's header without its counts: names, session, process."""
         if frame:
             self._head += _prefix_with_size(frame)
 
-    def collect_frame(self, field: int, process: bytes, frame: bytes) -> None:
+    def collect_frame(self, field: int, process: bytes, frame: FrameBytes) -> None:
         """Take a launch or a source, with the field of its block that says which process."""
         block = _prefix_with_size(make_single_frame_header(field, frame, process))
         if field == SOURCES and self._code:
@@ -642,7 +662,7 @@ class LaunchCopier:
                 self._launches.append(block + _prefix_with_size(frame))
                 self.size += len(self._launches[-1]) + LAUNCH
 
-    def write_kept_launches(self, path: Path) -> tuple[Path, tuple[int, ...]]:
+    def write_kept_launches(self, path: Path) -> tuple[Path, tuple[LaunchIndex, ...]]:
         """Write the launches since the last file into one that the library can read.
 
         Return it, and their indices.
@@ -658,7 +678,7 @@ class LaunchCopier:
         return path, indices
 
 
-def _read_source_id(source: bytes, offset: int = 0, end: int | None = None) -> int | None:
+def _read_source_id(source: bytes, offset: ByteOffset = 0, end: int | None = None) -> int | None:
     """Return the id of a source, None when unknown."""
     with suppress(Malformed):
         return _read_id_of_message(source, offset, end or len(source))
@@ -679,5 +699,5 @@ def _find_source_id(launch: bytes) -> int | None:
     return None
 
 
-def _prefix_with_size(frame: bytes) -> bytes:
+def _prefix_with_size(frame: FrameBytes) -> bytes:
     return struct.pack("<I", len(frame)) + frame

@@ -18,11 +18,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.files import BudgetSpent, ReadBudget, open_regular_file
 from profkit.reports.container import iterate_length_prefixed_frames
 from profkit.reports.contents import MAGIC, open_decompressed
 from profkit.reports.wire import BYTES, Malformed, iterate_fields, read_varint
+
+if TYPE_CHECKING:
+    from profkit.units import ByteCount, ByteOffset, InstructionAddress, MangledName
+
 
 OffsetAndFunction = tuple[int, str]  # in .debug_line, of a function's address
 
@@ -89,7 +94,7 @@ def read_elf_sections(image: bytes, budget: ReadBudget | None = None) -> list[El
     return sections
 
 
-def read_zero_terminated_text(data: bytes, start: int) -> str:
+def read_zero_terminated_text(data: bytes, start: ByteOffset) -> str:
     """Return the zero-terminated text at an offset."""
     return data[start : data.index(b"\0", start)].decode("latin-1")
 
@@ -119,7 +124,7 @@ class Cubin:
         return b""
 
     @cached_property
-    def line_tables(self) -> dict[str, LineTable]:
+    def line_tables(self) -> dict[MangledName, LineTable]:
         """Return function -> line table; empty when it was built without -lineinfo."""
         try:
             functions = dict(self._iterate_relocated_functions())
@@ -128,7 +133,7 @@ class Cubin:
         return read_line_tables(self._read_content(".debug_line"), functions, self._budget)
 
     @property
-    def line_table_bytes(self) -> int:
+    def line_table_bytes(self) -> ByteCount:
         """Return the size of its line table in bytes."""
         return len(self._read_content(".debug_line"))
 
@@ -182,7 +187,7 @@ class LineTable:
             rows.setdefault((row.file, row.line), []).append(row)
         return rows
 
-    def find_inlined_lines(self, offset: int) -> list[SourceLine]:
+    def find_inlined_lines(self, offset: ByteOffset) -> list[SourceLine]:
         """Return the lines at an offset into the function, the innermost first."""
         at = bisect_right(self._ordered, offset, key=lambda row: row.address) - 1
         if at < 0:
@@ -220,8 +225,10 @@ class LineTable:
 
 
 def read_line_tables(
-    section: bytes, function_by_relocation_offset: dict[int, str], budget: ReadBudget | None = None
-) -> dict[str, LineTable]:
+    section: bytes,
+    function_by_relocation_offset: dict[ByteOffset, MangledName],
+    budget: ReadBudget | None = None,
+) -> dict[MangledName, LineTable]:
     """Return function -> line table of a cubin's .debug_line.
 
     The functions are by the offset of their relocated address in the section. None for a version that
@@ -244,7 +251,9 @@ def read_line_tables(
 
 
 class _LineProgram:
-    def __init__(self, data: bytes, start: int, stop: int, budget: ReadBudget) -> None:
+    def __init__(
+        self, data: bytes, start: ByteOffset, stop: ByteOffset, budget: ReadBudget
+    ) -> None:
         self._data = data
         self._stop = stop
         self._budget = budget
@@ -290,8 +299,8 @@ class _LineProgram:
         return value
 
     def run_line_program(
-        self, function_by_relocation_offset: dict[int, str]
-    ) -> dict[str, LineTable]:
+        self, function_by_relocation_offset: dict[ByteOffset, MangledName]
+    ) -> dict[MangledName, LineTable]:
         """Run the program; rows are numbered from the beginning of their function."""
         tables: dict[str, LineTable] = {}
         self._reset_row()
@@ -342,7 +351,9 @@ class _LineProgram:
             for _ in range(self._lengths[opcode - 1]):
                 self._read_leb128_number()
 
-    def _run_extended_opcode(self, function_by_relocation_offset: dict[int, str]) -> bool:
+    def _run_extended_opcode(
+        self, function_by_relocation_offset: dict[ByteOffset, MangledName]
+    ) -> bool:
         """Run an extended opcode; whether it ends a sequence."""
         size = self._read_leb128_number()
         start = self._at
@@ -412,7 +423,9 @@ def read_machine_code_of_report(path: str | Path) -> ReportCode:
 
 
 def find_launched_function(
-    functions: list[Function], mangled_name: str, called_addresses: Collection[int]
+    functions: list[Function],
+    mangled_name: MangledName,
+    called_addresses: Collection[InstructionAddress],
 ) -> Function | None:
     """Return a kernel, with its start, by its mangled name and the addresses of all that it calls.
 
@@ -462,7 +475,9 @@ def _read_functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:
         yield Function(name, places.get(name), cubin.sections[number].content, cubin)
 
 
-def _list_named_addresses(frame: bytes, start: int, stop: int) -> Iterator[tuple[str, int]]:
+def _list_named_addresses(
+    frame: bytes, start: ByteOffset, stop: ByteOffset
+) -> Iterator[tuple[MangledName, InstructionAddress]]:
     for _, wire, begin, end in iterate_fields(frame, start, stop):
         if wire != BYTES:
             continue

@@ -11,7 +11,11 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from profkit.units import Factor, KernelName, Seconds, Share, TextOrEmpty
+
 
 NOT_COLLECTED = "not collected"
 SMALLEST = 1e-6  # from which on a value is written without an exponent
@@ -44,7 +48,7 @@ def format_value_with_unit(value: float | None, unit: str) -> str:
     if unit == "count" and value == int(value) and abs(value) < 1e5:
         return f"{value:,.0f}"
     size, prefix = _choose_unit(value, _PREFIXES, (1.0, ""))
-    return f"{format_figures(value / size)} {prefix}{noun}".rstrip()
+    return f"{format_three_figures(value / size)} {prefix}{noun}".rstrip()
 
 
 def _choose_unit(
@@ -74,15 +78,15 @@ def _abbreviate_count(value: float | None) -> str:
     return format_value_with_unit(value, "")
 
 
-def format_seconds(value: float | None) -> str:
+def format_seconds(value: Seconds | None) -> str:
     """Return a duration: 38.5 µs."""
     if value is None or not isfinite(value):
         return NOT_COLLECTED
     size, noun = _choose_unit(value, _SMALL, _SMALL[-1])
-    return f"{format_figures(value / size)} {noun}"
+    return f"{format_three_figures(value / size)} {noun}"
 
 
-def format_figures(value: float) -> str:
+def format_three_figures(value: float) -> str:
     """Return three figures, no exponent: 1.85, 38.5, 385, 1,840, 8.00, 0.000289.
 
     What is smaller than any quantity that is printed in its unit has an exponent.
@@ -98,7 +102,7 @@ def format_figures(value: float) -> str:
     return f"{value:.{max(0, 2 - exponent)}f}"
 
 
-def format_share(value: float) -> str:
+def format_share(value: Share) -> str:
     """Return a fraction with three figures at most: 0.827 is "82.7 %"."""
     percent = 100 * value
     if abs(percent) >= 99.95 or percent == 0:
@@ -106,7 +110,7 @@ def format_share(value: float) -> str:
     return f"{percent:.3g} %"
 
 
-def format_percent(value: float | None, decimals: int = 0) -> str:
+def format_percent(value: Share | None, decimals: int = 0) -> str:
     """Return a fraction as a percentage, with the blank that every unit has: 0.8 is "80 %"."""
     if value is None:
         return NOT_COLLECTED
@@ -118,7 +122,7 @@ class _SentenceFormatter(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec == "figures":
-            return format_figures(value)
+            return format_three_figures(value)
         if format_spec == "time":  # of milliseconds
             return format_seconds(value / 1e3)
         text = str(super().format_field(value, format_spec))
@@ -136,14 +140,14 @@ def fill_sentence(template: str, values: Mapping[str, Any]) -> str:
     return _SentenceFormatter().vformat(template, (), values)
 
 
-def format_speedup(factor: float | None) -> str:
+def format_speedup(factor: Factor | None) -> TextOrEmpty:
     """Return a speed-up factor: 1.85x; "" where there is none."""
     if factor is None or not isfinite(factor):
         return ""
-    return f"{format_figures(factor)}x"
+    return f"{format_three_figures(factor)}x"
 
 
-def format_counted(number: float, noun: str, plural: str = "") -> str:
+def format_count_with_noun(number: float, noun: str, plural: str = "") -> str:
     """Return a count with its noun: 1 block, 1,320 blocks, 2 launches."""
     return f"{number:,.0f} {noun if number == 1 else plural or noun + 's'}"
 
@@ -161,7 +165,7 @@ def remove_abi_tags(name: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def make_kernel_name_readable(name: str) -> str:
+def make_kernel_name_readable(name: str) -> KernelName:
     """Return a mangled name as namespace::kernel<words of its arguments>; any other without tags."""
     if not name.startswith("_Z"):
         return remove_abi_tags(name)
@@ -194,7 +198,7 @@ def make_kernel_name_readable(name: str) -> str:
     return name
 
 
-def get_base_name_of_kernel(name: str) -> str:
+def get_base_name_of_kernel(name: str) -> KernelName:
     """Return a kernel's own name, of a demangled or mangled one: no namespaces, no arguments.
 
     It is what ncu's --kernel-name-base function has.

@@ -18,14 +18,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from profkit.records.record import Record
+    from profkit.units import (
+        CaseName,
+        MetricName,
+        NcuAction,
+        NcuMetricName,
+        RangeName,
+        SecondsOrNan,
+        VariantName,
+    )
 
 Dims = tuple[int, int, int]
 # What identify() gives, in this order.
 _NAMES = "kernel workload device cc grid block variant case nvtx status"
 IDENTIFIED = tuple(_NAMES.split())
-Text = str | None
+TextOrNone = str | None
 Size = Dims | None
-Identified = tuple[Text, str, Text, Text, Size, Size, Text, Text, Text, str]  # in this order
+Identified = tuple[
+    TextOrNone, str, TextOrNone, TextOrNone, Size, Size, TextOrNone, TextOrNone, TextOrNone, str
+]  # in this order
 
 # ncu_report's enums as numbers, so that this file does not import 50 MB of library.
 _ERROR = 4  # MsgType.ERROR: a rule that failed; its text is a traceback, never advice
@@ -34,7 +45,9 @@ _WORKLOADS = {0: "kernel", 1: "range", 2: "cmdlist", 3: "graph", 4: "subgrid"}  
 _LINK = re.compile(r"@(?:section|url|sass|source):[^@\n]*@")
 
 
-def read_catalogued_metrics(action: Any, raw_names: Iterable[str]) -> dict[str, float]:
+def read_catalogued_metrics(
+    action: NcuAction, raw_names: Iterable[NcuMetricName]
+) -> dict[NcuMetricName, float]:
     """Return raw name -> value, in ncu's unit, of what the catalogue reads of an IAction.
 
     `raw_names` are the metrics it has (metric_names()); instances are "name[key]".
@@ -54,7 +67,7 @@ def read_catalogued_metrics(action: Any, raw_names: Iterable[str]) -> dict[str, 
     return values
 
 
-def read_scalar_metrics(action: Any) -> dict[str, float | str]:
+def read_scalar_metrics(action: NcuAction) -> dict[NcuMetricName, float | str]:
     """Return raw name -> value of every metric of a launch that has one of its own."""
     values: dict[str, float | str] = {}
     for name in action.metric_names():
@@ -65,7 +78,9 @@ def read_scalar_metrics(action: Any) -> dict[str, float | str]:
     return values
 
 
-def read_launch_identity(action: Any, record: Record | None, duration_s: float) -> Identified:
+def read_launch_identity(
+    action: NcuAction, record: Record | None, duration_s: SecondsOrNan
+) -> Identified:
     """Return IDENTIFIED of an IAction, the run record next to its report, its duration in s or NaN."""
     kernel = action.name(action.NameBase_DEMANGLED) or action.name()
     if kernel:
@@ -89,8 +104,8 @@ def identify_launch(
     workload: str,
     values: Mapping[str, Any],
     variant_and_case: tuple[str | None, str | None],
-    ranges: Sequence[str],
-    duration_s: float,
+    ranges: Sequence[RangeName],
+    duration_s: SecondsOrNan,
 ) -> Identified:
     """Return IDENTIFIED from the raw values of IDENTITY, variant and case, NVTX ranges."""
     device, major, minor, *dims = (values.get(name) for name in IDENTITY)
@@ -125,7 +140,7 @@ class NvidiaAdvice(NamedTuple):
     scope: str  # "local": of the part that the rule looks at; "global", or ""
 
 
-def list_nvidia_rules(rule_results: Iterable[Any]) -> Iterator[NvidiaAdvice]:
+def iterate_nvidia_advice(rule_results: Iterable[Any]) -> Iterator[NvidiaAdvice]:
     """Yield those of a launch's rule_results() that are advice."""
     for rule in rule_results:
         text = None
@@ -158,7 +173,7 @@ def _strip_link(link: re.Match[str]) -> str:
     return parts[-1]
 
 
-def _read_metric_value_or_none(action: Any, name: str) -> Any:
+def _read_metric_value_or_none(action: NcuAction, name: NcuMetricName) -> Any:
     metric = action.metric_by_name(name)
     value = None
     if metric is not None and metric.has_value():
@@ -198,7 +213,7 @@ def _read_whole_number(value: Any, largest: int) -> int | None:
     return int(value)
 
 
-def _read_nvtx_ranges(action: Any) -> list[str]:
+def _read_nvtx_ranges(action: NcuAction) -> list[RangeName]:
     """Return the push/pop ranges round a launch, outer to inner, of all domains."""
     state = action.nvtx_state()
     if state is None:
@@ -207,7 +222,7 @@ def _read_nvtx_ranges(action: Any) -> list[str]:
     return [escape_non_utf8(name) for name in chain.from_iterable(ranges)]
 
 
-def _parse_marked_range(ranges: Sequence[str]) -> tuple[str, str | None] | None:
+def _parse_marked_range(ranges: Sequence[RangeName]) -> tuple[VariantName, CaseName | None] | None:
     """Return variant and case from a range named profkit:<variant>:<case>, the innermost one."""
     for name in reversed(ranges):
         mark, _, rest = name.partition(":")
@@ -219,7 +234,21 @@ def _parse_marked_range(ranges: Sequence[str]) -> tuple[str, str | None] | None:
 
 COLUMNS = ("report", "launch", *IDENTIFIED, "ncu_version")
 # A row's share of them: Identified in between.
-Identity = tuple[str, int, Text, str, Text, Text, Size, Size, Text, Text, Text, str, Text]
+Identity = tuple[
+    str,
+    int,
+    TextOrNone,
+    str,
+    TextOrNone,
+    TextOrNone,
+    Size,
+    Size,
+    TextOrNone,
+    TextOrNone,
+    TextOrNone,
+    str,
+    TextOrNone,
+]
 RULE_COLUMNS = ("report", "launch", "rule", "title", "message", "speedup", "scope")
 RuleRow = tuple[str, int, str, str, str, float, str]
 
@@ -351,7 +380,7 @@ class MetricRow(Mapping[str, float]):
     def __len__(self) -> int:
         return len(CATALOGUE)
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[MetricName, float]:
         """Return the same as a dict, which is faster where all are looked at."""
         metrics = dict.fromkeys(CATALOGUE, nan)
         own = self._values[self._start : self._start + len(self._offsets)]

@@ -5,6 +5,8 @@ Counters know how many single multiplies and adds ran, not whether an add's oper
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from profkit.reports.addresses import (
     DecodedFunction,
     LaunchedCode,
@@ -14,11 +16,15 @@ from profkit.reports.addresses import (
 from profkit.reports.instruction import FAMILIES
 from profkit.reports.lanes import RegisterDefinitions, list_registers_in_operand
 
+if TYPE_CHECKING:
+    from profkit.units import InstructionIndex, Share
+
+
 _ADDS = frozenset({"FADD", "FADD2"})
 _PRODUCTS = frozenset({"FMUL", "FMUL2"})
 
 
-def compute_fusable_share(kernel: LaunchedCode) -> float | None:
+def compute_fusable_share(kernel: LaunchedCode) -> Share | None:
     """Return the share of the FP32 instructions that are adds of a product rounded by itself.
 
     None where the machine code of none is known.
@@ -43,7 +49,7 @@ def compute_fusable_share(kernel: LaunchedCode) -> float | None:
 
 
 def _adds_single_product(
-    program: DecodedFunction, definitions: RegisterDefinitions, position: int
+    program: DecodedFunction, definitions: RegisterDefinitions, position: InstructionIndex
 ) -> bool:
     """Return whether an operand of an add is, on every path, the result of a single multiply."""
     for operand in definitions.statement(position).operands:

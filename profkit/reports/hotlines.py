@@ -20,14 +20,14 @@ from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
 from profkit.files import expand_home, make_temporary_folder
 from profkit.records.paths import is_csv_table
 from profkit.reports.addresses import CallSite, LaunchedCode, Layouts, Place
-from profkit.reports.container import check_report, split_report
+from profkit.reports.container import check_report_bytes, split_report
 from profkit.reports.cubin import read_machine_code_of_report
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
 from profkit.reports.isolated import (
     ROOM,
-    Substitute,
+    MakeResultOfDead,
     choose_hint,
-    count_usable_cpus,
+    count_processors_to_use,
     is_fault_of_file,
     run_in_child_processes,
 )
@@ -44,6 +44,15 @@ from profkit.reports.reader import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from profkit.units import (
+        Clause,
+        InstructionAddress,
+        LaunchIndex,
+        ShareOrZero,
+        StallState,
+        TextOrEmpty,
+    )
 
 __all__ = ["prepare_child"]
 
@@ -96,7 +105,7 @@ class CounterLine:
     sass: tuple[tuple[str, float], ...] = ()
 
     @property
-    def place(self) -> tuple[str, int]:
+    def place(self) -> tuple[TextOrEmpty, int]:
         """Return file and line, by which equals are ordered."""
         return self.file or "", self.line or 0
 
@@ -158,11 +167,13 @@ def answer_line_requests(
     return [answers[n] for n in range(len(requests))]
 
 
-def _answer_each_report(items: Sequence[Any], died: Substitute) -> Iterator[list[HotLines]]:
+def _answer_each_report(
+    items: Sequence[Any], make_result_of_dead: MakeResultOfDead
+) -> Iterator[list[HotLines]]:
     """Yield the answers of each report, read in this process where that is safe, else in forks."""
-    inside = [_answer_in_process(item, died) for item in items]
+    inside = [_answer_in_process(item, make_result_of_dead) for item in items]
     others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
-    outside = iter(_answer_in_forks(others, died))
+    outside = iter(_answer_in_forks(others, make_result_of_dead))
     for answer in inside:
         yield next(outside) if answer is None else answer
 
@@ -204,13 +215,18 @@ def answer_requests_of_report(item: Sequence[Any]) -> list[HotLines]:
     return answers
 
 
-def _answer_in_forks(items: Sequence[Any], died: Substitute) -> list[list[HotLines]]:
+def _answer_in_forks(
+    items: Sequence[Any], make_result_of_dead: MakeResultOfDead
+) -> list[list[HotLines]]:
     """Return the answers that forks give; where there is no memory to begin, they have no lines."""
     if not items:
         return []
     try:
         return run_in_child_processes(
-            f"{__name__}:answer_requests_of_report", items, count_usable_cpus(), died
+            f"{__name__}:answer_requests_of_report",
+            items,
+            count_processors_to_use(),
+            make_result_of_dead,
         )
     except ProfkitError as error:
         if error.message != OUT_OF_MEMORY:
@@ -218,7 +234,9 @@ def _answer_in_forks(items: Sequence[Any], died: Substitute) -> list[list[HotLin
         return [_answer_with_reason(item, OUT_OF_MEMORY) for item in items]
 
 
-def _answer_in_process(item: Sequence[Any], died: Substitute) -> list[HotLines] | None:
+def _answer_in_process(
+    item: Sequence[Any], make_result_of_dead: MakeResultOfDead
+) -> list[HotLines] | None:
     """Return the answers of a report that is large or known to be whole; None of another.
 
     Where the library is to write machine code as text, only in a process that is known to make no
@@ -227,7 +245,7 @@ def _answer_in_process(item: Sequence[Any], died: Substitute) -> list[HotLines] 
     path, requests = item
     if estimate_unpacked_size(path) > LARGE:
         try:
-            return _answer_large_report(item, died)
+            return _answer_large_report(item, make_result_of_dead)
         except (MemoryError, ProfkitError) as error:
             if isinstance(error, ProfkitError) and error.message != OUT_OF_MEMORY:
                 raise
@@ -236,7 +254,7 @@ def _answer_in_process(item: Sequence[Any], died: Substitute) -> list[HotLines] 
         return None
     if _needs_disassembly(requests) and not ROOM.may_write_text:
         return None
-    if not ROOM.reserve_read_here(check_report(path).size):
+    if not ROOM.reserve_read_here(check_report_bytes(path).size):
         return None
     return answer_requests_of_report(item)
 
@@ -252,10 +270,12 @@ def _needs_disassembly(requests: Sequence[Mapping[str, Any]]) -> bool:
     return False
 
 
-def _answer_large_report(item: Sequence[Any], died: Substitute) -> list[HotLines]:
+def _answer_large_report(
+    item: Sequence[Any], make_result_of_dead: MakeResultOfDead
+) -> list[HotLines]:
     """Answer for a large report: in children, from copies of the launches that are asked for."""
     path, requests = item
-    frames = check_report(path)
+    frames = check_report_bytes(path)
     if frames.message == OUT_OF_MEMORY:
         return _answer_with_reason(item, OUT_OF_MEMORY)
     launches = [request["launch"] for request in requests]
@@ -269,8 +289,8 @@ def _answer_large_report(item: Sequence[Any], died: Substitute) -> list[HotLines
             places.extend(asked)
             yield [os.fspath(copy), list(asked.values())]
 
-    def died_in_copy(copied: Sequence[Any], why: str) -> Any:
-        return died([path, copied[1]], why)
+    def died_in_copy(copied: Sequence[Any], why: Clause) -> Any:
+        return make_result_of_dead([path, copied[1]], why)
 
     function = f"{__name__}:answer_requests_of_report"
     with make_temporary_folder() as folder:
@@ -284,14 +304,14 @@ def _answer_large_report(item: Sequence[Any], died: Substitute) -> list[HotLines
     return answers
 
 
-def _refuse_unknown_launches(path: str, launches: Iterable[int], count: int) -> None:
+def _refuse_unknown_launches(path: str, launches: Iterable[LaunchIndex], launch_count: int) -> None:
     for launch in launches:
-        if not 0 <= launch < count:
+        if not 0 <= launch < launch_count:
             raise ProfkitError(f"{path}: has no launch {launch}", "launches are counted from 0")
 
 
 def _renumber_requests_for_copy(
-    requests: Sequence[Mapping[str, Any]], launches: Sequence[int]
+    requests: Sequence[Mapping[str, Any]], launches: Sequence[LaunchIndex]
 ) -> dict[int, dict[str, Any]]:
     """Return number of a request -> the request of a copy that has only these launches."""
     taken = {}
@@ -315,21 +335,21 @@ def make_lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
     return pd.DataFrame(data, columns=list(COLUMNS), dtype=object).astype(kinds)
 
 
-def _raise_or_explain_dead_reader(item: Sequence[Any], why: str) -> list[HotLines]:
+def _raise_or_explain_dead_reader(item: Sequence[Any], why: Clause) -> list[HotLines]:
     if not is_fault_of_file(why):
         return _answer_with_reason(item, why)
     hint = choose_hint(why, hint_about_file="its machine code is damaged: record it again")
     raise ProfkitError(f"{item[0]}: {why}", hint)
 
 
-def _answer_for_dead_reader(item: Sequence[Any], why: str) -> list[HotLines]:
+def _answer_for_dead_reader(item: Sequence[Any], why: Clause) -> list[HotLines]:
     # Where memory is limited, what the library crashed on may be that.
     if not is_fault_of_file(why) or is_memory_limited():
         return _answer_with_reason(item, why)
     return [_answer_without_lines()] * len(item[1])
 
 
-def _answer_with_reason(item: Sequence[Any], why: str) -> list[HotLines]:
+def _answer_with_reason(item: Sequence[Any], why: Clause) -> list[HotLines]:
     """Return answers without lines, and why: that costs a report no more than its lines."""
     return [replace(_answer_without_lines(), unread=why)] * len(item[1])
 
@@ -345,7 +365,7 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
         listed = _rank_lines_by_stall_samples(kernel, request.sampled, request.sass)
     rows = [*listed, *_list_context_lines(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
-    sampled = tuple(_add_source_text(kernel, x, strip=not request.around) for x in rows)
+    sampled = tuple(_add_source_text(kernel, x, is_indent_removed=not request.around) for x in rows)
     counters = {}
     gathered = {}
     layouts = {}
@@ -369,7 +389,7 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     )
 
 
-def _compute_gathered_sector_share(kernel: LaunchedCode) -> float:
+def _compute_gathered_sector_share(kernel: LaunchedCode) -> ShareOrZero:
     """Return the share of the sectors beyond the ideal that gathers have; 0 where nothing is known."""
     excess = gathers = 0.0
     for pc, value in _sum_first_collected(kernel, COUNTERS[_EXCESS]).items():
@@ -380,7 +400,7 @@ def _compute_gathered_sector_share(kernel: LaunchedCode) -> float:
     return gathers / excess if excess else 0.0
 
 
-def _sum_first_collected(kernel: LaunchedCode, counter: Counter) -> dict[int, float]:
+def _sum_first_collected(kernel: LaunchedCode, counter: Counter) -> dict[InstructionAddress, float]:
     """Return address -> a counter's value, of the first of its alternatives that was collected."""
     for terms in counter.alternatives:
         values = kernel.sum_metrics_by_address(terms)
@@ -390,7 +410,7 @@ def _sum_first_collected(kernel: LaunchedCode, counter: Counter) -> dict[int, fl
 
 
 def _list_lines_of_first_counter(
-    kernel: LaunchedCode, names: Sequence[str], count: int
+    kernel: LaunchedCode, names: Sequence[str], most_lines: int
 ) -> list[CounterLine]:
     """Return the lines of the first counter that was collected and is not zero."""
     for name in names:
@@ -400,7 +420,7 @@ def _list_lines_of_first_counter(
         else:
             sums = _sum_counter_by_line(kernel, counter)
         if sums:
-            return _rank_lines_by_sum(kernel, name, sums, count)
+            return _rank_lines_by_sum(kernel, name, sums, most_lines)
     return []
 
 
@@ -416,7 +436,11 @@ class _LineSum:
     states: Tally[str] = field(default_factory=Tally)
 
     def add_value(
-        self, value: float, pc: int, producer: int | None = None, state: str = ""
+        self,
+        value: float,
+        pc: InstructionAddress,
+        producer: InstructionAddress | None = None,
+        state: str = "",
     ) -> None:
         self.value += value
         self.by_pc[pc] = self.by_pc.get(pc, 0.0) + value
@@ -457,7 +481,7 @@ def _sum_stalls_by_awaited_line(kernel: LaunchedCode, counter: Counter) -> dict[
 
 
 def _rank_lines_by_stall_samples(
-    kernel: LaunchedCode, count: int, sass_count: int
+    kernel: LaunchedCode, most_lines: int, most_instructions: int
 ) -> list[CounterLine]:
     sums: dict[Place, _LineSum] = defaultdict(_LineSum)
     by_pc: dict[int, Tally[str]] = defaultdict(Tally)
@@ -468,11 +492,15 @@ def _rank_lines_by_stall_samples(
         place = kernel.place(pc)
         sums[place].add_value(states.total(), pc)
         sums[place].states.update(states)
-    return _rank_lines_by_sum(kernel, "samples", sums, count, sass_count)
+    return _rank_lines_by_sum(kernel, "samples", sums, most_lines, most_instructions)
 
 
 def _rank_lines_by_sum(
-    kernel: LaunchedCode, name: str, sums: Mapping[Place, _LineSum], count: int, sass_count: int = 0
+    kernel: LaunchedCode,
+    name: str,
+    sums: Mapping[Place, _LineSum],
+    most_lines: int,
+    most_instructions: int = 0,
 ) -> list[CounterLine]:
     """Return the largest sums as lines, the largest first."""
     total = sum(line_sum.value for line_sum in sums.values())
@@ -481,9 +509,9 @@ def _rank_lines_by_sum(
         lines.append((_make_counter_line(kernel, name, line_sum, total), line_sum))
     lines.sort(key=lambda pair: (-pair[0].value, *pair[0].place, pair[0].pc or 0))
     listed = []
-    for line, line_sum in lines[:count]:
+    for line, line_sum in lines[:most_lines]:
         called_at = kernel.find_call_with_most_of_line(line_sum.by_pc)
-        instructions = _list_heaviest_instructions_of_line(kernel, line_sum, sass_count)
+        instructions = _list_heaviest_instructions_of_line(kernel, line_sum, most_instructions)
         listed.append(replace(line, called_at=called_at, sass=instructions))
     return listed
 
@@ -515,7 +543,7 @@ def _make_counter_line(
 StateAndSamples = tuple[str, int]
 
 
-def _find_stall_with_most_samples(states: Tally[str]) -> StateAndSamples:
+def _find_stall_with_most_samples(states: Tally[StallState]) -> StateAndSamples:
     """Return the state with most samples, issuing only where there is no other; "" of none."""
     waiting = states.copy()
     del waiting[_ISSUING]
@@ -523,12 +551,12 @@ def _find_stall_with_most_samples(states: Tally[str]) -> StateAndSamples:
 
 
 def _list_heaviest_instructions_of_line(
-    kernel: LaunchedCode, sums: _LineSum, count: int
+    kernel: LaunchedCode, sums: _LineSum, most_instructions: int
 ) -> tuple[tuple[str, float], ...]:
     """Return a line's instructions with most of it, as text."""
     hottest = sorted(sums.by_pc.items(), key=lambda pair: (-pair[1], pair[0]))
     listed = []
-    for pc, value in hottest[:count]:
+    for pc, value in hottest[:most_instructions]:
         text = " ".join(kernel.disassemble_instruction(pc).split())
         if text:
             listed.append((text, value / sums.value))
@@ -544,27 +572,31 @@ class _Location(NamedTuple):
     opcode: str = ""
 
 
-def _locate_instruction(kernel: LaunchedCode, pc: int | None) -> _Location:
+def _locate_instruction(kernel: LaunchedCode, pc: InstructionAddress | None) -> _Location:
     if pc is None:
         return _Location()
     file, line = kernel.place(pc)
     return _Location(file, line if file else None, pc, kernel.get_opcode(pc))
 
 
-def _add_source_text(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:
-    text = kernel.get_source_text_of_line(line.file, line.line, is_whole_statement_wanted=strip)
+def _add_source_text(
+    kernel: LaunchedCode, line: CounterLine, *, is_indent_removed: bool = True
+) -> CounterLine:
+    text = kernel.get_line_or_python_statement(
+        line.file, line.line, are_python_statements_joined=is_indent_removed
+    )
     if text is None:
         return line
-    return replace(line, source=text.strip() if strip else text.rstrip())
+    return replace(line, source=text.strip() if is_indent_removed else text.rstrip())
 
 
 def _list_context_lines(
-    kernel: LaunchedCode, hot: Sequence[CounterLine], lines_around: int
+    kernel: LaunchedCode, hot_lines: Sequence[CounterLine], lines_around: int
 ) -> Iterator[CounterLine]:
     """Yield the lines of code near hot ones, in order; nothing was sampled in them."""
     if not lines_around:
         return
-    sampled = {(line.file, line.line) for line in hot}
+    sampled = {(line.file, line.line) for line in hot_lines}
     near: set[tuple[str, int | None]] = set()
     for file, line in sampled:
         if file in kernel.sources and line is not None:

@@ -13,8 +13,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from profkit.reports.metrics.warps import SAMPLES, STATES, list_states_of_families
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        Bits64,
+        InstructionAddress,
+        MachineCode,
+        Opcode,
+        RegisterNumber,
+        ScoreboardNumber,
+        TenTimesCapabilityOrZero,
+        TextOrEmpty,
+    )
+
 
 BYTES = 16  # of an instruction, from Volta on
 _NO_SCOREBOARD = 7
@@ -29,7 +43,7 @@ class Control:
     read: int | None  # the scoreboard that is released when the operands were read
     wait: int  # bit n is set when the instruction waits until scoreboard n is released
 
-    def sets_scoreboard(self, scoreboard: int) -> bool:
+    def sets_scoreboard(self, scoreboard: ScoreboardNumber) -> bool:
         """Return whether the instruction holds this scoreboard until it is done."""
         return scoreboard in (self.write, self.read)
 
@@ -50,7 +64,7 @@ class Instruction:
     reads: tuple[int, ...] = ()
 
 
-def decode_control_fields(upper_half: int) -> Control:
+def decode_control_fields(upper_half: Bits64) -> Control:
     """Return the control fields in the upper 64 bits of an instruction (Volta to Blackwell)."""
     stall_cycles = upper_half >> 41 & 0xF
     write = _read_scoreboard(upper_half >> 46)
@@ -66,7 +80,7 @@ def _read_scoreboard(bits: int) -> int | None:
     return scoreboard
 
 
-def split_into_set_of_opcodes(text: str) -> frozenset[str]:
+def split_into_set_of_opcodes(text: str) -> frozenset[Opcode]:
     """Return the opcodes of a text."""
     return frozenset(text.split())
 
@@ -157,10 +171,10 @@ _ALWAYS = 7  # the predicate PT
 
 
 def decode_function(
-    code: bytes,
-    first_address: int,
-    capability: int,
-    name_unknown_opcode: Callable[[int], str] = lambda _: "",
+    code: MachineCode,
+    first_address: InstructionAddress,
+    capability: TenTimesCapabilityOrZero,
+    name_unknown_opcode: Callable[[InstructionAddress], TextOrEmpty] = lambda _: "",
 ) -> list[Instruction] | None:
     """Return the instructions of a function's machine code.
 
@@ -207,7 +221,9 @@ _ALL_REGISTERS = 1  # the form of operands in which the second is a register, to
 _WORDS = {5: 2, 6: 4}  # size field of a load -> registers that it writes, else one
 
 
-def _list_written_registers(lower_half: int, upper_half: int, opcode: str) -> tuple[int, ...]:
+def _list_written_registers(
+    lower_half: Bits64, upper_half: Bits64, opcode: Opcode
+) -> tuple[RegisterNumber, ...]:
     """Return the registers that a load or an instruction of integers writes."""
     first = lower_half >> 16 & 0xFF
     if first == _ZERO:
@@ -221,7 +237,9 @@ def _list_written_registers(lower_half: int, upper_half: int, opcode: str) -> tu
     return (first,)
 
 
-def _list_read_registers(lower_half: int, upper_half: int, opcode: str) -> tuple[int, ...]:
+def _list_read_registers(
+    lower_half: Bits64, upper_half: Bits64, opcode: Opcode
+) -> tuple[RegisterNumber, ...]:
     """Return the registers of a load's address, or of the operands of an instruction of integers."""
     first = lower_half >> 24 & 0xFF
     if opcode in LOADED:
@@ -236,7 +254,7 @@ def _list_read_registers(lower_half: int, upper_half: int, opcode: str) -> tuple
     return tuple(register for register in operands if register != _ZERO)
 
 
-def decode_opcode(lower_half: int, capability: int) -> str | None:
+def decode_opcode(lower_half: Bits64, capability: TenTimesCapabilityOrZero) -> Opcode | None:
     """Return the opcode in the lower 64 bits of an instruction; None when it is not known."""
     form = lower_half & 0xFFF
     if form in BY_FORM:
@@ -247,7 +265,7 @@ def decode_opcode(lower_half: int, capability: int) -> str | None:
     return OPCODES.get(form & 0x1FF)
 
 
-def read_guard(lower_half: int) -> str | None:
+def read_guard(lower_half: Bits64) -> str | None:
     """Return the predicate that an instruction runs under; None without."""
     number = lower_half >> 12 & 7
     predicate = "PT" if number == _ALWAYS else f"P{number}"
@@ -259,7 +277,12 @@ def read_guard(lower_half: int) -> str | None:
     return predicate
 
 
-def _read_target(lower_half: int, upper_half: int, pc: int, capability: int) -> int:
+def _read_target(
+    lower_half: Bits64,
+    upper_half: Bits64,
+    pc: InstructionAddress,
+    capability: TenTimesCapabilityOrZero,
+) -> InstructionAddress:
     offset = (lower_half >> 34 | upper_half << 30) & (1 << 48) - 1
     if offset >> 47:
         offset -= 1 << 48

@@ -34,9 +34,13 @@ from functools import cache
 from importlib import import_module
 from itertools import chain, islice
 from types import UnionType
-from typing import Any, BinaryIO, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, BinaryIO, get_args, get_type_hints
 
 from profkit.errors import OUT_OF_MEMORY, ProfkitError, explain_resource_limit, is_memory_limited
+
+if TYPE_CHECKING:
+    from profkit.units import ByteCount, Clause, FileDescriptor, Seconds, Sentence
+
 
 _TUNED = "glibc.malloc.hugetlb=1"  # large pages: else a third of the time goes into small ones
 FULL = 76  # the exit status of a child without memory
@@ -64,14 +68,14 @@ _MSGPACK, _JSON = 0, 1  # forms
 _MEMORY = (resource.RLIMIT_DATA, resource.RLIMIT_AS)  # of --max-memory; of ulimit -v
 _NO_MEMORY = {FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end like this
 # Of an item whose child ended without an answer, and why: the result in its place, or an error.
-Substitute = Callable[[Any, str], Any]
+MakeResultOfDead = Callable[[Any, str], Any]
 
 
 def run_in_child_processes(
     function_path: str,
     items: Iterable[Any],
     jobs: int,
-    make_result_of_dead: Substitute,
+    make_result_of_dead: MakeResultOfDead,
     on_result: Callable[[Any], object] = lambda _item: None,
 ) -> list[Any]:
     """Call a function of one item for many items, in `jobs` child processes; results in their order.
@@ -105,7 +109,7 @@ def import_function(function_path: str) -> Callable[..., Any]:
 
 
 def iterate_results_of_child_processes(
-    function_path: str, items: Iterable[Any], jobs: int, make_result_of_dead: Substitute
+    function_path: str, items: Iterable[Any], jobs: int, make_result_of_dead: MakeResultOfDead
 ) -> Generator[tuple[int, Any, Any], None, None]:
     """Yield the same, result by result as they are done: number of the item, item, result.
 
@@ -124,7 +128,7 @@ def iterate_results_of_child_processes(
 def _run_on_children(
     children: Sequence[_Child],
     numbered: Iterator[tuple[int, Any]],
-    died: Substitute,
+    make_result_of_dead: MakeResultOfDead,
 ) -> Generator[tuple[int, Any, Any], None, None]:
     """Yield number, item and result as they are done; one item more than there are children is taken.
 
@@ -142,7 +146,7 @@ def _run_on_children(
             return
         for child in _wait_for_children(busy):
             number, item = child.task
-            result = child.take_answer(died)
+            result = child.take_answer(make_result_of_dead)
             if result is not _NOT_YET:
                 busy.remove(child)
                 free.append(child)
@@ -175,7 +179,7 @@ def _wait_for_children(busy: Sequence[_Child]) -> list[_Child]:
     return [child for child in busy if child.seconds_left <= 0 or child.answer_file in ready]
 
 
-def count_usable_cpus() -> int:
+def count_processors_to_use() -> int:
     """Return how many processors this process may use (a container may have fewer than the machine)."""
     affinity = getattr(os, "sched_getaffinity", None)
     if affinity:
@@ -199,7 +203,7 @@ class _Child:
         self._is_second_try = False
 
     @property
-    def answer_file(self) -> int:
+    def answer_file(self) -> FileDescriptor:
         return self.ends[1].fileno()
 
     def hand_item(self, task: tuple[int, Any]) -> None:
@@ -218,7 +222,7 @@ class _Child:
             self.ends[0].write(line)
             self.ends[0].flush()
 
-    def take_answer(self, died: Substitute) -> Any:
+    def take_answer(self, make_result_of_dead: MakeResultOfDead) -> Any:
         """Read what came of its answer; return the result once all of it came, else _NOT_YET."""
         item = self.task[1]
         try:
@@ -235,14 +239,14 @@ class _Child:
         except _NotAnAnswer as error:
             self.groups[-1].kill_group()
             self.close()
-            return died(item, f"the process that read it gave no answer: {error}")
+            return make_result_of_dead(item, f"the process that read it gave no answer: {error}")
         except EOFError:
-            return self._make_result_of_end(died)
+            return self._make_result_of_end(make_result_of_dead)
         if isinstance(result, ProfkitError):
             raise result
         return result
 
-    def _make_result_of_end(self, died: Substitute) -> Any:
+    def _make_result_of_end(self, make_result_of_dead: MakeResultOfDead) -> Any:
         """Return the result for its item now that it has ended; _NOT_YET where it is tried again."""
         item = self.task[1]
         again = not self._is_second_try
@@ -260,16 +264,16 @@ class _Child:
         # Killed twice under a limit: by the kernel, for memory, or before it could say so.
         is_no_memory = code in _NO_MEMORY or not (is_of_the_file or again)
         if is_no_memory and is_memory_limited():
-            return died(item, OUT_OF_MEMORY)
+            return make_result_of_dead(item, OUT_OF_MEMORY)
         if code == CANNOT_FORK:
             raise _make_start_error("no more processes may be started") from None
         if is_of_the_file:
-            return died(item, _describe_exit_of_child(code))
+            return make_result_of_dead(item, _describe_exit_of_child(code))
         if again:
             self._is_second_try = True
             self._send_item()
             return _NOT_YET
-        return died(item, _explain_killed_child(code))
+        return make_result_of_dead(item, _explain_killed_child(code))
 
     def close(self) -> None:
         for end in self.ends:
@@ -354,7 +358,7 @@ class _ForkGroup:
         os.close(self.alive)
 
 
-def _wait_until_ready(file: int, seconds: float) -> bool:
+def _wait_until_ready(file: FileDescriptor, seconds: Seconds) -> bool:
     """Return whether there is something to read, or nobody left who could write."""
     asked = select.poll()
     asked.register(file, select.POLLIN)
@@ -388,7 +392,7 @@ def _start_in_groups(function: str, children: Sequence[_Child]) -> None:
             child.ends = os.fdopen(items[1], "wb"), answered, code
 
 
-def _ask_server_to_fork(function: str, passed: list[int]) -> _ForkServer:
+def _ask_server_to_fork(function: str, passed: list[FileDescriptor]) -> _ForkServer:
     """Return the server, asked to fork: started where there is none that is as this process is now."""
     from profkit.interpreter import encode_import_folders
 
@@ -453,7 +457,7 @@ def find_result_types(function_path: str) -> tuple[Any, ...]:
     return (kind,)
 
 
-def encode_answer(result: Any, kinds: tuple[Any, ...]) -> bytes:
+def encode_answer(result: Any, result_types: tuple[Any, ...]) -> bytes:
     """Return the bytes of an answer: of a result, or of a ProfkitError."""
     import msgspec
 
@@ -462,8 +466,8 @@ def encode_answer(result: Any, kinds: tuple[Any, ...]) -> bytes:
         result = (result.message, result.hint)
     else:
         kind = 1
-        if len(kinds) > 1:
-            kind += [isinstance(result, known) for known in kinds].index(True)
+        if len(result_types) > 1:
+            kind += [isinstance(result, known) for known in result_types].index(True)
     try:
         form = _MSGPACK
         body = msgspec.msgpack.encode(result)
@@ -473,26 +477,26 @@ def encode_answer(result: Any, kinds: tuple[Any, ...]) -> bytes:
     return _HEAD.pack(kind, form, len(body)) + body
 
 
-def _count_missing_bytes(came: bytearray, function: str) -> int:
+def _count_missing_bytes(bytes_so_far: bytearray, function: str) -> int:
     """Return how many bytes an answer needs to go on: of its head, then of its body.
 
     _NotAnAnswer of what is too long, or of no type that the function returns.
     """
-    if len(came) < _HEAD.size:
-        return _HEAD.size - len(came)
-    kind, _, size = _HEAD.unpack_from(came)
+    if len(bytes_so_far) < _HEAD.size:
+        return _HEAD.size - len(bytes_so_far)
+    kind, _, size = _HEAD.unpack_from(bytes_so_far)
     if size > ANSWER_MOST or kind > len(find_result_types(function)):
         raise _NotAnAnswer(f"kind {kind}, {size} bytes")
-    return int(_HEAD.size + size - len(came))
+    return int(_HEAD.size + size - len(bytes_so_far))
 
 
-def _decode_answer(came: bytearray, function: str) -> Any:
+def _decode_answer(bytes_so_far: bytearray, function: str) -> Any:
     """Return what an answer says, checked; _NotAnAnswer of what is not of its type."""
     import msgspec
 
-    kind, form, _ = _HEAD.unpack_from(came)
+    kind, form, _ = _HEAD.unpack_from(bytes_so_far)
     kinds = tuple[str, str], *find_result_types(function)
-    body = memoryview(came)[_HEAD.size :]
+    body = memoryview(bytes_so_far)[_HEAD.size :]
     try:
         if form == _JSON:
             result = msgspec.convert(json.loads(bytes(body)), kinds[kind])
@@ -530,11 +534,11 @@ class InProcessReadBudget:
         """Let forks read every report from now on: for a process that lives for long."""
         self.files_left = 0
 
-    def may_read_here(self, report_bytes: int) -> bool:
+    def may_read_here(self, report_bytes: ByteCount) -> bool:
         """Return whether a report of so many bytes may be read here."""
         return not report_bytes or (self.files_left > 0 and report_bytes <= self.bytes_left)
 
-    def reserve_read_here(self, report_bytes: int) -> bool:
+    def reserve_read_here(self, report_bytes: ByteCount) -> bool:
         """Return the same, and count the report where it is read here.
 
         Not where forks have opened the library, and this process has not: it would take as much again.
@@ -554,7 +558,7 @@ class InProcessReadBudget:
 ROOM = InProcessReadBudget()  # of this process
 
 
-def _explain_killed_child(code: int) -> str:
+def _explain_killed_child(code: int) -> Clause:
     """Return why an item has no result whose reading was ended twice, by something else.
 
     A ProfkitError where it was the server that ended, with an exit status: nothing can be read then.
@@ -572,12 +576,12 @@ KILLED_TWICE = "not read: two processes that read it were killed ({signal}), not
 _KILLED = KILLED_TWICE.partition("{")[0]
 
 
-def is_fault_of_file(why_no_result: str) -> bool:
+def is_fault_of_file(why_no_result: Clause) -> bool:
     """Return whether the clause why an item has no result says something of the file."""
     return not why_no_result.startswith((OUT_OF_MEMORY, _KILLED))
 
 
-def choose_hint(why: str, hint_about_file: str) -> str:
+def choose_hint(why: Clause, hint_about_file: str) -> Sentence:
     """Return what to do about an item without a result; `hint_about_file`: about its file."""
     if why.startswith(OUT_OF_MEMORY):
         return "allow more of it"
@@ -586,14 +590,14 @@ def choose_hint(why: str, hint_about_file: str) -> str:
     return hint_about_file
 
 
-def _make_start_error(why: str) -> ProfkitError:
+def _make_start_error(why: Clause) -> ProfkitError:
     return ProfkitError(
         f"no process that reads reports can be started: {why}",
         "allow more of what is limited here: ulimit -a",
     )
 
 
-def _describe_exit_of_child(returncode: int) -> str:
+def _describe_exit_of_child(returncode: int) -> Clause:
     if returncode < 0:
         return f"Nsight Compute's library crashed on it: {signal.Signals(-returncode).name}"
     return f"the process that read it ended with exit status {returncode}"

@@ -16,7 +16,11 @@ from enum import Enum
 from functools import cache, lru_cache, reduce
 from operator import add, mul, neg
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from profkit.units import InstructionIndex, Opcode, RegisterName
+
 
 PositionAndRegister = tuple[int, str]  # of the instruction that writes it
 
@@ -87,15 +91,15 @@ def multiply_lanes(left: Lanes, right: Lanes) -> Lanes | None:
     return _cut_to_words(map(mul, left.values, right.values), bits)
 
 
-def shift_lanes_right(value: Lanes, count: int, *, signed: bool) -> Lanes | None:
+def shift_lanes_right(value: Lanes, bit_count: int, *, signed: bool) -> Lanes | None:
     """Return the value shifted right in each lane; None if too few bits are known for that."""
     words: Iterable[int] = value.values
     if value.is_exact:
         if signed:
             words = map(convert_word_to_signed, words)
-        return _cut_to_words(word >> count for word in words)
-    if value.bits > count:
-        return _cut_to_words((word >> count for word in words), value.bits - count)
+        return _cut_to_words(word >> bit_count for word in words)
+    if value.bits > bit_count:
+        return _cut_to_words((word >> bit_count for word in words), value.bits - bit_count)
     return UNKNOWN if value.is_uniform else None
 
 
@@ -223,14 +227,16 @@ def parse_sass_statement(text: str) -> SassStatement:
     return SassStatement(guard, opcode, parts, sources, writes)
 
 
-def _name_written_registers(kind: str, number: str, count: int) -> tuple[str, ...]:
+def _name_written_registers(
+    register_kind: str, first_number: str, count: int
+) -> tuple[RegisterName, ...]:
     """Return so many registers from one on, R4 R5; none for RZ, which is always zero."""
-    if number == "Z":
+    if first_number == "Z":
         return ()
-    return tuple(f"{kind}{n}" for n in range(int(number), int(number) + count))
+    return tuple(f"{register_kind}{n}" for n in range(int(first_number), int(first_number) + count))
 
 
-def _count_written_registers(opcode: str, modifiers: Sequence[str]) -> int:
+def _count_written_registers(opcode: Opcode, modifiers: Sequence[str]) -> int:
     if opcode == "LDSM":
         return int(modifiers[-1]) if modifiers[-1:] and modifiers[-1] in "24" else 1
     if _FOURS.match(opcode):
@@ -253,7 +259,7 @@ class Pending(Enum):
 
 PENDING: Final = Pending.PENDING
 MaybeLanes = Lanes | None
-Maker = Callable[[SassStatement, Sequence[Lanes]], MaybeLanes]
+ComputeLanes = Callable[[SassStatement, Sequence[Lanes]], MaybeLanes]
 
 
 def _compute_sum(statement: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes:
@@ -341,7 +347,7 @@ def _compute_absolute(_: SassStatement, operands: Sequence[Lanes]) -> MaybeLanes
 
 
 # Opcode -> who works it out, and from how many operands at least.
-_MAKERS: dict[str, tuple[Maker, int]] = {
+_MAKERS: dict[str, tuple[ComputeLanes, int]] = {
     "IADD3": (_compute_sum, 1),
     "IADD": (_compute_sum, 1),
     "VIADD": (_compute_sum, 1),
@@ -402,12 +408,18 @@ class RegisterDefinitions:
         self.find = cache(self._find_definitions)
         self.list_dependencies = cache(self._list_dependencies)
 
-    def _may_write(self, n: int, kind: str, number: int) -> bool:
+    def _may_write(
+        self, position: InstructionIndex, register_kind: str, register_number: int
+    ) -> bool:
         """Return whether an instruction may write a register, as far as its opcode tells."""
-        known, most = self._bounds[n]
-        return number - most < self._destinations[n] <= number and known in ("", kind)
+        known, most = self._bounds[position]
+        return register_number - most < self._destinations[
+            position
+        ] <= register_number and known in ("", register_kind)
 
-    def _find_definitions(self, position: int, register: str) -> tuple[int, ...]:
+    def _find_definitions(
+        self, position: InstructionIndex, register: RegisterName
+    ) -> tuple[InstructionIndex, ...]:
         """Return the instructions whose value a register may have at an instruction."""
         kind = register.rstrip("0123456789")
         number = int(register[len(kind) :])
@@ -429,7 +441,7 @@ class RegisterDefinitions:
         return tuple(sorted(found))
 
     def _list_dependencies(
-        self, position: int, operands: tuple[str, ...]
+        self, position: InstructionIndex, operands: tuple[str, ...]
     ) -> tuple[PositionAndRegister, ...]:
         """Return the instructions and registers of theirs that some operands depend on, in order."""
         nodes: set[PositionAndRegister] = set()
@@ -460,7 +472,9 @@ class WarpRegisters:
         # With all that they depend on: another round changes nothing.
         self._settled: set[PositionAndRegister] = set()
 
-    def evaluate_operands(self, position: int, operands: Sequence[str]) -> list[MaybeLanes]:
+    def evaluate_operands(
+        self, position: InstructionIndex, operands: Sequence[str]
+    ) -> list[MaybeLanes]:
         """Return what an instruction's operands are in each lane; None where that is not known."""
         nodes = self._code.list_dependencies(position, tuple(operands))
         if len(nodes) > _MOST:
@@ -491,14 +505,16 @@ class WarpRegisters:
             changed = True
         return changed
 
-    def _run_instruction(self, n: int, register: str) -> MaybeLanes | Pending:
+    def _run_instruction(
+        self, position: InstructionIndex, register: RegisterName
+    ) -> MaybeLanes | Pending:
         """Return what an instruction puts into a register."""
-        statement = self._code.statement(n)
+        statement = self._code.statement(position)
         if statement.opcode in ("S2R", "S2UR", "CS2R"):
             return self._special.get("".join(statement.operands), UNKNOWN)
         operands: list[MaybeLanes] = []
         for operand in statement.operands:
-            value = self._read_operand(n, operand)
+            value = self._read_operand(position, operand)
             if value is PENDING:
                 return PENDING
             operands.append(value)
@@ -508,7 +524,7 @@ class WarpRegisters:
         uniform = all(value is not None and value.is_uniform for value in operands)
         return UNKNOWN if uniform and not _OWN.match(statement.opcode) else None
 
-    def _read_operand(self, position: int, operand: str) -> MaybeLanes | Pending:
+    def _read_operand(self, position: InstructionIndex, operand: str) -> MaybeLanes | Pending:
         if _NUMBER.match(operand):
             return make_uniform_lanes(_parse_sass_number(operand))
         plain = operand.lstrip("-~|!").rstrip("|")
@@ -531,10 +547,10 @@ class WarpRegisters:
             value = add_lanes(negate_lanes(value), make_uniform_lanes(-1))
         return value
 
-    def _read_memory(self, position: int, place: str) -> MaybeLanes | Pending:
+    def _read_memory(self, position: InstructionIndex, memory_operand: str) -> MaybeLanes | Pending:
         """Return what is in memory: who asks by the same address gets the same."""
         is_uniform = True
-        for name in list_registers_in_operand(place):
+        for name in list_registers_in_operand(memory_operand):
             value = self._read_register(position, name)
             if value is PENDING:
                 return PENDING
@@ -546,7 +562,9 @@ class WarpRegisters:
             return make_uniform_lanes(self._constants[offset])
         return UNKNOWN
 
-    def _read_register(self, position: int, register: str) -> MaybeLanes | Pending:
+    def _read_register(
+        self, position: InstructionIndex, register: RegisterName
+    ) -> MaybeLanes | Pending:
         if register.endswith("Z"):
             return make_uniform_lanes(0)
         definitions = self._code.find(position, register)
@@ -567,6 +585,6 @@ def _parse_sass_number(text: str) -> int:
 
 
 @lru_cache(4096)
-def list_registers_in_operand(operand: str) -> tuple[str, ...]:
+def list_registers_in_operand(operand: str) -> tuple[RegisterName, ...]:
     """Return the registers that an operand names."""
     return tuple(match[0] for match in _REGISTER.finditer(operand) if match[2] != "Z")

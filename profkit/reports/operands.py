@@ -12,9 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from profkit.reports.instruction import FAMILIES, read_guard, split_into_set_of_opcodes
 from profkit.reports.lanes import WIDEST, SassStatement
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        IsNegative,
+        MachineCode,
+        Opcode,
+        RegisterName,
+        RegisterNumber,
+        TenTimesCapabilityOrZero,
+    )
+
 
 _HALVES = Struct("<QQ")
 _BLACKWELL = 100  # from here on a uniform register has eight bits
@@ -62,7 +74,9 @@ _STORING = (0x188, 0x044)  # STS, STSM
 class _Bits:
     """An instruction's two halves, and what of the upper one was looked at."""
 
-    def __init__(self, low: int, high: int, opcode: str, capability: int) -> None:
+    def __init__(
+        self, low: int, high: int, opcode: Opcode, capability: TenTimesCapabilityOrZero
+    ) -> None:
         self.low = low
         self.high = high & ~_CONTROL
         self.code = low & 0x1FF
@@ -77,13 +91,13 @@ class _Bits:
         self.seen |= bit
         return bool(self.high & bit)
 
-    def read_bits(self, first: int, count: int) -> int:
+    def read_bits(self, first_bit: int, bit_count: int) -> int:
         """Return so many bits of the upper half; they are known then."""
-        mask = (1 << count) - 1
-        self.seen |= mask << first
-        return self.high >> first & mask
+        mask = (1 << bit_count) - 1
+        self.seen |= mask << first_bit
+        return self.high >> first_bit & mask
 
-    def name_register(self, number: int, *, uniform: bool | None = None) -> str:
+    def name_register(self, number: RegisterNumber, *, uniform: bool | None = None) -> RegisterName:
         """Return a register's name; of a uniform instruction all are uniform."""
         if uniform is None:
             uniform = self.is_uniform
@@ -93,18 +107,18 @@ class _Bits:
         return f"{prefix}{number}"
 
     @property
-    def result(self) -> int:
+    def result(self) -> RegisterNumber:
         return self.low >> 16 & 0xFF
 
     @property
-    def first(self) -> str:
+    def first(self) -> RegisterName:
         return self.name_register(self.low >> 24 & 0xFF)
 
     @property
-    def third(self) -> str:
+    def third(self) -> RegisterName:
         return self.name_register(self.read_bits(0, 8))
 
-    def read_wide_field(self, kind: str) -> tuple[str, bool]:
+    def read_wide_field(self, kind: str) -> tuple[str, IsNegative]:
         """Return the operand in bits 32-63, and whether it counts negative."""
         field = self.low >> 32
         if kind == _NUMBER:
@@ -123,7 +137,7 @@ class _Bits:
             raise _UnknownBitsError
         return text, is_negative
 
-    def list_operands(self, third_sign: int = 0) -> tuple[list[str], list[bool]]:
+    def list_operands(self, third_sign: int = 0) -> tuple[list[str], list[IsNegative]]:
         """Return the three operands, and which count negative.
 
         `third_sign`: the bit of the upper half for the operand in bits 64-71, of opcodes that have one.
@@ -153,7 +167,9 @@ class _UnknownBitsError(Exception):
 _Parts = tuple[Sequence[str], Sequence[str]]  # modifiers, and operands without the result
 
 
-def _add_signs(operands: Sequence[str], negative: Sequence[bool], sign: str = "-") -> list[str]:
+def _add_signs(
+    operands: Sequence[str], negative: Sequence[IsNegative], sign: str = "-"
+) -> list[str]:
     """Return the operands, each that counts negative with the sign before it."""
     signed = []
     for operand, is_negative in zip(operands, negative, strict=True):
@@ -366,7 +382,9 @@ _TO_UNIFORM = split_into_set_of_opcodes("S2UR R2UR LDCU")
 _WIDTHS = {"WIDE": 2, "64": 2, "128": 4, "2": 2, "4": 4}
 
 
-def decode_statement(instruction: bytes, opcode: str, capability: int) -> SassStatement | None:
+def decode_statement(
+    instruction: MachineCode, opcode: Opcode, capability: TenTimesCapabilityOrZero
+) -> SassStatement | None:
     """Return an instruction's parts, as they would be of its text; None where a bit is not known.
 
     `opcode`: without modifiers; `capability`: ten times the compute capability.
@@ -415,7 +433,7 @@ _FEW |= {"LDSM": ("R", 4), "HMMA": ("R", 4), "IMMA": ("R", 4), "LDC": ("R", 4), 
 _FEW |= {"UMOV": ("UR", 2), "UIADD3": ("UR", 2), "UIMAD": ("UR", 2), "LDCU": ("UR", 8)}
 
 
-def bound_written_registers(opcode: str) -> tuple[str, int]:
+def bound_written_registers(opcode: Opcode) -> tuple[str, int]:
     """Return which registers an opcode may write ("R", "UR", "" for both), and how many at most."""
     if opcode in _NONE:
         return "", 0

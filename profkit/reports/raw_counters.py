@@ -31,6 +31,8 @@ from profkit.reports.metrics.derive import get_factor_to_si
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profkit.units import CellIndex, ClauseOrEmpty, LaunchIndex, NcuMetricName
+
 RawLaunch = dict[str, Any]  # its name and counters, as `from_raw` takes them
 TABLE_MOST = 256 << 20  # bytes of a table that ncu printed: 10,000 launches of a full set
 # Keys of a row that are no counters: what the launch is called.
@@ -93,7 +95,7 @@ def make_report_of_raw_counters(
     return ReportLaunches(tuple(identity), collected, columns=columns, file=file)
 
 
-def _read_counters_of_row(row: Mapping[str, Any], index: int) -> dict[str, float]:
+def _read_counters_of_row(row: Mapping[str, Any], index: LaunchIndex) -> dict[NcuMetricName, float]:
     if not isinstance(row, Mapping):
         raise ProfkitError(
             f"from_raw: row {index} is a {type(row).__name__}, not a mapping",
@@ -121,7 +123,7 @@ def _fits_finite_float(value: Any) -> bool:
         return False
 
 
-def _get_text_or_none(row: Mapping[str, Any], key: str, index: int) -> str | None:
+def _get_text_or_none(row: Mapping[str, Any], key: str, index: LaunchIndex) -> str | None:
     value = row.get(key)
     if value is None or value == "":
         return None
@@ -213,7 +215,7 @@ class PrintedTable:
         return set(_LONG) <= set(self.head)
 
     @property
-    def loss_sentence(self) -> str:
+    def loss_sentence(self) -> ClauseOrEmpty:
         """Return a clause on rows that are cut or have too many cells; "" when nothing is lost."""
         if self.losses > 1:
             return f"{self.first_loss} (and {self.losses - 1} more)"
@@ -249,7 +251,7 @@ class PrintedTable:
             self.below += 1
             is_last_whole = False
             if len(row) != len(self.head):
-                if _is_of_table(row, self.head):
+                if _begins_like_table_row(row, self.head):
                     cells = f"{len(row)} cells, and the header {len(self.head)}"
                     self._count_loss(f"row {self.below} has {cells}")
                 continue
@@ -275,15 +277,15 @@ class PrintedTable:
                 number = row[place].partition("(")[0].strip()
                 self.has_comma = self.has_comma or _EUROPEAN.fullmatch(number) is not None
 
-    def _list_number_columns(self) -> list[int]:
+    def _list_number_columns(self) -> list[CellIndex]:
         """Return the places of a row's numbers."""
         if self.has_row_per_metric:
             return [self.head.index(_LONG[2])]
         return [n for n, column in enumerate(self.head) if _is_metric_name(column)]
 
-    def _count_loss(self, what: str) -> None:
+    def _count_loss(self, loss: str) -> None:
         self.losses += 1
-        self.first_loss = self.first_loss or what
+        self.first_loss = self.first_loss or loss
 
     def _iterate_table_lines(self) -> Iterator[str]:
         """Yield the lines without those of ncu and the program round them."""
@@ -368,7 +370,7 @@ def open_printed_table(read_lines: Callable[[], Iterable[str]], file_name: str) 
     return table
 
 
-def _find_repeated_columns(head: Sequence[str]) -> list[tuple[int, int]]:
+def _find_repeated_columns(head: Sequence[str]) -> list[tuple[CellIndex, CellIndex]]:
     """Return the places of columns that are there twice: of other values none is surely right."""
     places: dict[str, int] = {}
     twice = []
@@ -379,7 +381,7 @@ def _find_repeated_columns(head: Sequence[str]) -> list[tuple[int, int]]:
     return twice
 
 
-def _is_of_table(row: Sequence[str], head: Sequence[str]) -> bool:
+def _begins_like_table_row(row: Sequence[str], head: Sequence[str]) -> bool:
     """Return whether a row of another length begins as a row of the table: with a launch's number."""
     is_table = len(head) > 1
     return is_table and bool(row) and row[0].isascii() and row[0].isdigit()
@@ -410,7 +412,7 @@ def _make_raw_identity_of_cells(cells: Mapping[str, str]) -> RawLaunch:
     return launch
 
 
-def _parse_cell(metric: str, text: str, unit: str, has_decimal_comma: bool) -> RawLaunch:
+def _parse_cell(metric: NcuMetricName, text: str, unit: str, has_decimal_comma: bool) -> RawLaunch:
     """Return a cell as raw values: its number, and the instances that follow it in parentheses."""
     if metric == DEVICE:
         if text:

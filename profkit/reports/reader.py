@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
 from profkit.files import (
     expand_home,
-    get_size,
+    get_file_size_or_zero,
     is_file,
     is_readable,
     is_utf8_path,
@@ -32,18 +32,18 @@ from profkit.records.paths import (
     NOT_THERE,
     expand_paths,
     is_csv_table,
+    suggest_command_for_file,
     suggest_nearby_report,
-    suggest_verb,
 )
 from profkit.records.record import Record, get_declared_work, get_report_sha256, read_record_beside
 from profkit.reports.container import (
     PART,
     ContainerVerdict,
     Status,
-    check_report,
-    repair_report,
+    check_report_bytes,
     split_report,
     sum_hashes_of_metric_names,
+    write_readable_rest_of_report,
 )
 from profkit.reports.frame import (
     PLACES,
@@ -54,8 +54,8 @@ from profkit.reports.frame import (
     Reports,
     RuleRow,
     drop_uncollected_columns,
+    iterate_nvidia_advice,
     join_metric_values,
-    list_nvidia_rules,
     read_catalogued_metrics,
     read_launch_identity,
     read_scalar_metrics,
@@ -63,7 +63,7 @@ from profkit.reports.frame import (
 from profkit.reports.isolated import (
     ROOM,
     choose_hint,
-    count_usable_cpus,
+    count_processors_to_use,
     is_fault_of_file,
     run_in_child_processes,
 )
@@ -72,7 +72,18 @@ from profkit.reports.metrics import evaluate_metrics
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profkit.units import ByteCount
+    from profkit.units import (
+        ByteCount,
+        ByteCountOrZero,
+        Clause,
+        ClauseOrEmpty,
+        DaskClientOrExecutor,
+        FilePath,
+        KernelName,
+        LaunchIndex,
+        NcuAction,
+        NcuReportContext,
+    )
 
 _SWELLS_READ = 6  # times the bytes of a report are taken by the library for it
 _SPARE = 16 << 20  # bytes that it needs besides
@@ -110,9 +121,9 @@ def _write_smallest_report() -> Iterator[str]:
             yield path
 
 
-def iterate_actions(path: str) -> Iterator[Any]:
+def iterate_actions(path: FilePath) -> Iterator[NcuAction]:
     """Yield the ncu_report actions of a file that is not damaged, over all its ranges."""
-    if not get_size(path):
+    if not get_file_size_or_zero(path):
         return
     are_none = True
     for launches in open_report(path):
@@ -122,7 +133,7 @@ def iterate_actions(path: str) -> Iterator[Any]:
         require_memory_for_report(path)
 
 
-def require_memory_for_report(path: str) -> None:
+def require_memory_for_report(path: FilePath) -> None:
     """Raise a MemoryError where memory is limited, and no longer holds what a report takes.
 
     Without memory, the library gives nothing of a report, as it does of a damaged one.
@@ -131,12 +142,12 @@ def require_memory_for_report(path: str) -> None:
         return
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # what each of the limits counts
     try:
-        mmap.mmap(-1, _SWELLS_READ * get_size(path) + _SPARE, flags=private).close()
+        mmap.mmap(-1, _SWELLS_READ * get_file_size_or_zero(path) + _SPARE, flags=private).close()
     except OSError as error:
         raise MemoryError from error
 
 
-def open_report(path: str) -> Any:
+def open_report(path: FilePath) -> NcuReportContext:
     """Return the ncu_report context of a file, without libnvperf_host.
 
     That library gives the units and descriptions of metrics, which nobody asks for here, and takes
@@ -147,12 +158,12 @@ def open_report(path: str) -> Any:
     stays where the process is killed. It gets a folder of ours, which goes as soon as the file is open.
     """
     if not path.endswith(".ncu-repz"):
-        return _load_report(path)
+        return _load_report_with_library(path)
     with make_temporary_folder() as folder, set_environment("TMPDIR", os.fspath(folder)):
-        return _load_report(path)
+        return _load_report_with_library(path)
 
 
-def _load_report(path: str) -> Any:
+def _load_report_with_library(path: FilePath) -> NcuReportContext:
     import ncu_report
 
     try:
@@ -163,7 +174,7 @@ def _load_report(path: str) -> Any:
 
 @contextmanager
 def prepare_for_library(
-    path: str, *, repaired: bool = False, metrics_only: bool = False
+    path: FilePath, *, repaired: bool = False, metrics_only: bool = False
 ) -> Iterator[str]:
     """Yield a file that the library reads: the report, or a copy of what is left of it.
 
@@ -178,7 +189,7 @@ def prepare_for_library(
         if is_whole:
             os.symlink(resolve_path(path), copy)
         else:
-            repair_report(path, copy, metrics_only)
+            write_readable_rest_of_report(path, copy, metrics_only)
         yield copy
 
 
@@ -210,7 +221,7 @@ def read_launch_batch(item: Sequence[Any]) -> ReadBatch:
     return ReadBatch(rows, kernels)
 
 
-def _collect_launch_batch(copy: str, path: str, first: int) -> LaunchBatch:
+def _collect_launch_batch(copy: str, path: FilePath, first: LaunchIndex) -> LaunchBatch:
     record = read_record_beside(path)
     identity: list[Identity] = []
     values: array[float] = array("d")
@@ -225,13 +236,16 @@ def _collect_launch_batch(copy: str, path: str, first: int) -> LaunchBatch:
         who = read_launch_identity(action, record, metrics["time"])
         identity.append((path, index, *who, None))
         values.extend(metrics.values())
-        rules.extend((path, index, *rule) for rule in list_nvidia_rules(action.rule_results()))
+        rules.extend((path, index, *rule) for rule in iterate_nvidia_advice(action.rule_results()))
     collected, columns = drop_uncollected_columns(values, len(identity))
     return LaunchBatch(identity, collected, rules, counts.tobytes(), digests.tobytes(), columns)
 
 
 def join_and_judge_report(
-    path: str, verdict: ContainerVerdict, rows: Sequence[LaunchBatch], kernels: Sequence[str | None]
+    path: FilePath,
+    verdict: ContainerVerdict,
+    rows: Sequence[LaunchBatch],
+    kernels: Sequence[KernelName | None],
 ) -> ReportLaunches:
     """Return what all rows of a report say together; kernels as the library gave them at first."""
     record = read_record_beside(path)
@@ -261,7 +275,9 @@ def _index_declared_work(record: Record | None, launches: int) -> dict[int, floa
     return {PLACES[name]: number for name, number in declared.items()}
 
 
-def _describe_name_mismatch(verdict: ContainerVerdict, rows: Sequence[LaunchBatch]) -> str:
+def _describe_name_mismatch(
+    verdict: ContainerVerdict, rows: Sequence[LaunchBatch]
+) -> ClauseOrEmpty:
     """Return what is damaged where the library names a launch's metrics as the file does not."""
     given = b"".join(some.names for some in rows)
     pairs = zip(array("I", verdict.names), array("I", given), strict=False)
@@ -273,7 +289,7 @@ def _describe_name_mismatch(verdict: ContainerVerdict, rows: Sequence[LaunchBatc
 
 
 def read_large_reports(
-    paths: Sequence[str], total_bytes: int, jobs: int | None = None
+    paths: Sequence[str], total_bytes: ByteCount, jobs: int | None = None
 ) -> list[ReportLaunches]:
     """Read reports of so many bytes together in children, some launches at a time.
 
@@ -326,9 +342,9 @@ class _ReportSplitter:
                     raise
                 self.unread[path] = OUT_OF_MEMORY
             else:
-                self.checked[path] = check_report(path)  # known from the split
+                self.checked[path] = check_report_bytes(path)  # known from the split
 
-    def read_metrics_after_crash(self, item: Sequence[Any], why: str) -> ReadBatch:
+    def read_metrics_after_crash(self, item: Sequence[Any], why: Clause) -> ReadBatch:
         """Return the metrics of a copy that crashed the library, without names of its kernels."""
         if is_fault_of_file(why):
             rows = run_in_child_processes(
@@ -338,14 +354,14 @@ class _ReportSplitter:
             rows = self._note_why_unread(item, why)
         return ReadBatch(rows, [None for _ in rows.identity])
 
-    def _note_why_unread(self, item: Sequence[Any], why: str) -> LaunchBatch:
+    def _note_why_unread(self, item: Sequence[Any], why: Clause) -> LaunchBatch:
         if not is_fault_of_file(why):
             self.unread[item[1]] = why
         return LaunchBatch()
 
 
 def _join_batches_of_report(
-    path: str, verdict: ContainerVerdict, pieces: Sequence[ReadBatch]
+    path: FilePath, verdict: ContainerVerdict, pieces: Sequence[ReadBatch]
 ) -> ReportLaunches:
     """Return what the pieces of a report say together."""
     rows = []
@@ -366,14 +382,17 @@ def read_raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
     return [read_scalar_metrics(action) for action in iterate_actions(item[0])]
 
 
-def choose_process_count(total_bytes: int, jobs: int | None = None) -> int:
+def choose_process_count(total_bytes: ByteCount, jobs: int | None = None) -> int:
     """Return how many processes read a report of so many bytes: at most `jobs`, or the processors."""
-    return max(1, min(jobs or count_usable_cpus(), total_bytes // _OF_A_PROCESS))
+    return max(1, min(jobs or count_processors_to_use(), total_bytes // _OF_A_PROCESS))
 
 
 def _judge_file_status(
-    verdict: ContainerVerdict, kernels: Sequence[str | None], counts: bytes, record: Record | None
-) -> tuple[Status, str]:
+    verdict: ContainerVerdict,
+    kernels: Sequence[KernelName | None],
+    counts: bytes,
+    record: Record | None,
+) -> tuple[Status, ClauseOrEmpty]:
     """Return the status of a file from its bytes, from what the library gave, and from its record."""
     if verdict.status == "damaged":
         return verdict.status, verdict.message
@@ -401,12 +420,16 @@ MUCH = 16 << 20
 _SWELLS = 20  # times, at most, that a compressed report becomes larger
 
 
-def load_reports(patterns: str | Path | Iterable[str | Path], client: Any = None) -> pd.DataFrame:
+def load_reports(
+    patterns: str | Path | Iterable[str | Path], client: DaskClientOrExecutor = None
+) -> pd.DataFrame:
     """Do `pk.load`: read files, folders (recursively) and globs into one row per launch."""
     return read_reports_or_raise(expand_paths(patterns), client).launches
 
 
-def read_reports_or_raise(paths: Sequence[str | Path], client: Any = None) -> Reports:
+def read_reports_or_raise(
+    paths: Sequence[str | Path], client: DaskClientOrExecutor = None
+) -> Reports:
     """Read reports, or raise a ProfkitError where none of them can be read."""
     reports = read_report_files(paths, client=client)
     if all(file.status == "unreadable" for file in reports.files):
@@ -421,7 +444,7 @@ def read_report_files(
     paths: Iterable[str | Path],
     jobs: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-    client: Any = None,
+    client: DaskClientOrExecutor = None,
     *,
     lines_follow: bool = False,
 ) -> Reports:
@@ -445,8 +468,12 @@ def read_report_files(
 
 
 def _read_small_first(
-    names: Sequence[str], jobs: int | None, client: Any, *, lines_follow: bool
-) -> Iterator[tuple[str, ReportLaunches]]:
+    names: Sequence[str],
+    jobs: int | None,
+    client: DaskClientOrExecutor | None,
+    *,
+    lines_follow: bool,
+) -> Iterator[tuple[FilePath, ReportLaunches]]:
     """Yield each file with its part as it is done, and large ones together at the end."""
     # A file that is large even when it is packed is not walked first to learn that.
     large: dict[str, int] = {}
@@ -455,7 +482,7 @@ def _read_small_first(
             large[name] = estimate_unpacked_size(name)
     small = [name for name in dict.fromkeys(names) if name not in large]
     for name, part in _read_each_file(
-        small, jobs, client, lines_follow and is_any_unrecorded(small)
+        small, jobs, client, lines_follow and is_any_report_unrecorded(small)
     ):
         if isinstance(part, ContainerVerdict):
             large[name] = part.memory_weight
@@ -465,32 +492,35 @@ def _read_small_first(
         yield from zip(large, read_large_reports([*large], sum(large.values()), jobs), strict=True)
 
 
-def is_named_by_record(path: str) -> bool:
+def is_named_by_record(path: FilePath) -> bool:
     """Return whether the run record next to a report names these very bytes."""
     recorded = get_report_sha256(read_record_beside(path))
-    return recorded is not None and recorded == check_report(path).sha256
+    return recorded is not None and recorded == check_report_bytes(path).sha256
 
 
-def is_any_unrecorded(paths: Iterable[str]) -> bool:
+def is_any_report_unrecorded(paths: Iterable[str]) -> bool:
     """Return whether no run record vouches for one of some reports."""
     return any(not is_csv_table(path) and not is_named_by_record(path) for path in paths)
 
 
 def _read_each_file(
-    names: list[str], jobs: int | None, client: Any, is_apart: bool
-) -> Iterator[tuple[str, ReportLaunches | ContainerVerdict]]:
+    names: list[str],
+    jobs: int | None,
+    client: DaskClientOrExecutor | None,
+    is_read_in_forks: bool,
+) -> Iterator[tuple[FilePath, ReportLaunches | ContainerVerdict]]:
     """Yield each file with its part as it is done; of a large one only what the check says.
 
-    `is_apart`: in forks, however few there are.
+    `is_read_in_forks`: in forks, however few there are.
     """
     size = sum(estimate_unpacked_size(name) for name in names if not is_csv_table(name))
     are_few = len(names) <= FEW and size <= MUCH and ROOM.may_read_here(size)
-    if client is not None or not are_few or (is_apart and size):
+    if client is not None or not are_few or (is_read_in_forks and size):
         from profkit.reports.cluster import iterate_results_by_path
 
-        most = min(jobs or count_usable_cpus(), len(names))
+        most = min(jobs or count_processors_to_use(), len(names))
         yield from iterate_results_by_path(
-            f"{__name__}:read_small_report",
+            f"{__name__}:read_report_unless_large",
             names,
             f"{__name__}:recover_metrics_after_crash",
             client,
@@ -501,7 +531,7 @@ def _read_each_file(
             yield name, _read_in_process_if_safe(name)
 
 
-def _get_report_size(path: str) -> ByteCount:
+def _get_report_size(path: FilePath) -> ByteCountOrZero:
     """Return the size of a report's file in bytes; 0 where it cannot be read.
 
     0 of a compressed one, too, where memory is limited: a child unpacks it first, and may run out.
@@ -511,7 +541,7 @@ def _get_report_size(path: str) -> ByteCount:
         return 0
     try:
         if is_file(path) and is_readable(path):
-            return get_size(path)
+            return get_file_size_or_zero(path)
         return 0
     except ProfkitError:
         return 0
@@ -526,11 +556,11 @@ def read_raw_frame(path: str | Path) -> pd.DataFrame:
     import pandas as pd
 
     path = os.fspath(expand_home(path))
-    frames = check_report(path)
+    frames = check_report_bytes(path)
     if frames.status == "unreadable" or not frames.is_named:
         raise _make_unreadable_error(path, frames.message)
 
-    def raise_unreadable(_item: Any, why: str) -> None:
+    def raise_unreadable(_item: Any, why: Clause) -> None:
         raise _make_unreadable_error(path, why)
 
     if frames.memory_weight > LARGE or frames.risky or not _may_read_in_process(frames):
@@ -549,13 +579,13 @@ def read_raw_frame(path: str | Path) -> pd.DataFrame:
 
 
 @contextmanager
-def open_report_actions(path: str | Path) -> Iterator[Callable[[int], Any]]:
+def open_report_actions(path: str | Path) -> Iterator[Callable[[LaunchIndex], NcuAction]]:
     """Yield a function from the index of a launch to its ncu_report action, good within the `with`.
 
     A ProfkitError where the file cannot be read; from the function: where it has no such launch.
     """
     path = os.fspath(expand_home(path))
-    frames = check_report(path)
+    frames = check_report_bytes(path)
     if frames.status == "unreadable" or not frames.is_named:
         raise _make_unreadable_error(path, frames.message)
     with prepare_for_library(
@@ -565,7 +595,7 @@ def open_report_actions(path: str | Path) -> Iterator[Callable[[int], Any]]:
         if frames.launches:
             groups = list(open_report(source))
 
-        def find_action(index: int) -> Any:
+        def find_action(index: LaunchIndex) -> NcuAction:
             left = index
             for group in groups:
                 if 0 <= left < group.num_actions():
@@ -578,7 +608,7 @@ def open_report_actions(path: str | Path) -> Iterator[Callable[[int], Any]]:
         yield find_action
 
 
-def read_small_report(path: str) -> ReportLaunches | ContainerVerdict:
+def read_report_unless_large(path: str) -> ReportLaunches | ContainerVerdict:
     """Read one report in this process; of a large one only what the check says.
 
     It is damaged, too, when the library gives less than the file holds, or when the file is not the
@@ -588,7 +618,7 @@ def read_small_report(path: str) -> ReportLaunches | ContainerVerdict:
         from profkit.reports.raw_counters import read_printed_table
 
         return read_printed_table(path)
-    frames = check_report(path)
+    frames = check_report_bytes(path)
     if frames.status == "unreadable":
         return ReportLaunches(
             file=ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None)
@@ -606,23 +636,23 @@ def read_metrics_only(path: str) -> ReportLaunches:
     """Read only the metrics of a report: it crashed a child otherwise."""
     rows = read_launch_batch_metrics_only([path, path, 0])
     return join_and_judge_report(
-        path, check_report(path), [rows], [row[2] for row in rows.identity]
+        path, check_report_bytes(path), [rows], [row[2] for row in rows.identity]
     )
 
 
-def estimate_unpacked_size(path: str) -> ByteCount:
+def estimate_unpacked_size(path: FilePath) -> ByteCountOrZero:
     """Return the bytes of a report when it is not compressed, about; 0 when it cannot be opened."""
     try:
-        return get_size(path) * (_SWELLS if path.endswith(".ncu-repz") else 1)
+        return get_file_size_or_zero(path) * (_SWELLS if path.endswith(".ncu-repz") else 1)
     except ProfkitError:
         return 0
 
 
-def _read_in_process_if_safe(path: str) -> ReportLaunches | ContainerVerdict:
+def _read_in_process_if_safe(path: FilePath) -> ReportLaunches | ContainerVerdict:
     if is_csv_table(path):
         frames = None
     else:
-        frames = check_report(path)
+        frames = check_report_bytes(path)
     # Without memory, the library takes its process with it.
     is_small = frames is not None and frames.memory_weight <= LARGE
     if (
@@ -630,12 +660,12 @@ def _read_in_process_if_safe(path: str) -> ReportLaunches | ContainerVerdict:
         and is_small
         and (frames.risky or is_memory_limited() or not _may_read_in_process(frames))
     ):
-        function_path = f"{__name__}:read_small_report"
+        function_path = f"{__name__}:read_report_unless_large"
         parts: list[ReportLaunches] = run_in_child_processes(
             function_path, [path], 1, recover_metrics_after_crash
         )
         return parts[0]
-    return read_small_report(path)
+    return read_report_unless_large(path)
 
 
 def _may_read_in_process(verdict: ContainerVerdict) -> bool:
@@ -655,10 +685,10 @@ def recover_metrics_after_crash(path: str, why_child_died: str) -> ReportLaunche
     return replace(part, file=replace(part.file, status="damaged", message=why_child_died))
 
 
-def _make_unread_report(path: str, why: str) -> ReportLaunches:
+def _make_unread_report(path: FilePath, why: Clause) -> ReportLaunches:
     if why == OUT_OF_MEMORY:  # walking it here may take as much
         return ReportLaunches(file=ReportFile(path, None, "unreadable", why, 0, None))
-    frames = check_report(path)
+    frames = check_report_bytes(path)
     status: Status
     if is_fault_of_file(why):
         status = "damaged"
@@ -667,11 +697,11 @@ def _make_unread_report(path: str, why: str) -> ReportLaunches:
     return ReportLaunches(file=ReportFile(path, frames.sha256, status, why, 0, frames.ncu_version))
 
 
-def _make_unreadable_error(path: str, why: str) -> ProfkitError:
+def _make_unreadable_error(path: FilePath, why: Clause) -> ProfkitError:
     if why.startswith(NOT_THERE):
         return ProfkitError(f"{path}: no such file", suggest_nearby_report(Path(path)))
     otherwise = "give a .ncu-rep file that ncu wrote"
-    if other := suggest_verb(path, "diagnose"):
+    if other := suggest_command_for_file(path, "diagnose"):
         otherwise = f"it is {other.meaning}: {other.command}"
     hint = choose_hint(why, hint_about_file=otherwise)
     return ProfkitError(f"{path}: {why}", hint)

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError, explain_resource_limit, is_memory_limited
 from profkit.files import make_write_error
@@ -31,6 +31,10 @@ from profkit.reports.isolated import (
     find_result_types,
     import_function,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import FileDescriptor, ProcessId
+
 
 # Bytes that a fork takes before a fresh one goes on: 3 reports of a full set, a piece of a large one.
 _GROWN = 30e6
@@ -49,7 +53,7 @@ _OF_THE_MACHINE = {
 }
 
 
-def serve_requests(request_socket: int) -> None:
+def serve_requests(request_socket: FileDescriptor) -> None:
     """Fork a group of children for each request, with its open files, until the wire is closed.
 
     What the function's module does in its prepare_child() is done before, once for all.
@@ -123,7 +127,7 @@ def _make_function_that_raises(failure: ProfkitError) -> Function:
     return raise_failure
 
 
-def _fork_child() -> int | None:
+def _fork_child() -> ProcessId | None:
     """Fork as os.fork does; None where there may be no more processes."""
     try:
         return os.fork()
@@ -131,7 +135,7 @@ def _fork_child() -> int | None:
         return None
 
 
-def _report_children_ended(ends: list[int], code: int) -> None:
+def _report_children_ended(ends: list[FileDescriptor], code: int) -> None:
     """Tell whoever waits for these children that they have ended, or never began."""
     for ended in ends[2::3]:
         with contextlib.suppress(OSError):  # nobody waits any more, or it was told and closed
@@ -140,28 +144,30 @@ def _report_children_ended(ends: list[int], code: int) -> None:
 
 def _run_as_group(
     call: Function,
-    kinds: tuple[Any, ...],
-    passed: list[int],
+    result_types: tuple[Any, ...],
+    passed_files: list[FileDescriptor],
     environment: dict[str, str],
 ) -> None:
     """Serve a request in this fork, and end with it; whoever waits is told where there is no memory."""
     try:
         os.environ.clear()
         os.environ.update(environment)
-        _serve_group(call, kinds, passed)
+        _serve_group(call, result_types, passed_files)
     except MemoryError:
-        _report_children_ended(passed[2:], FULL)
+        _report_children_ended(passed_files[2:], FULL)
         os._exit(FULL)
 
 
-def _serve_group(call: Function, kinds: tuple[Any, ...], passed: list[int]) -> None:
+def _serve_group(
+    call: Function, result_types: tuple[Any, ...], passed_files: list[FileDescriptor]
+) -> None:
     """Serve as forks of this process, each with its ends: of items, answers, exit status.
 
     The native library never gives back what it took for a report. So a fork that has grown ends, and
     a fresh one goes on. Whose fork died is told how: its ends are closed.
     """
     os.setpgid(0, 0)
-    here, alive, *ends = passed
+    here, alive, *ends = passed_files
     with contextlib.suppress(BrokenPipeError):
         os.write(alive, b"%d" % os.getpid())
     os.fchdir(here)
@@ -172,7 +178,7 @@ def _serve_group(call: Function, kinds: tuple[Any, ...], passed: list[int]) -> N
         while waiting:
             own = waiting.pop()
             others = chain.from_iterable((*waiting, *running.values()))
-            child = _start_child(call, kinds, own, others)
+            child = _start_child(call, result_types, own, others)
             if child is not None:
                 running[child] = own
         if not running:
@@ -189,38 +195,48 @@ def _serve_group(call: Function, kinds: tuple[Any, ...], passed: list[int]) -> N
 
 
 def _start_child(
-    call: Function, kinds: tuple[Any, ...], own: list[int], others: Iterable[int]
-) -> int | None:
+    call: Function,
+    result_types: tuple[Any, ...],
+    own_ends: list[FileDescriptor],
+    ends_of_others: Iterable[FileDescriptor],
+) -> ProcessId | None:
     """Fork a child that answers items with its own ends; None where there is no memory for it."""
     pid = _fork_child()
     if pid is None:
-        _report_children_ended(own, CANNOT_FORK)
-        _close_ends(own)
+        _report_children_ended(own_ends, CANNOT_FORK)
+        _close_ends(own_ends)
     elif pid == 0:
-        _close_ends((own[2], *others))
-        _run_as_child(call, kinds, own)
+        _close_ends((own_ends[2], *ends_of_others))
+        _run_as_child(call, result_types, own_ends)
     return pid
 
 
-def _close_ends(ends: Iterable[int]) -> None:
+def _close_ends(ends: Iterable[FileDescriptor]) -> None:
     for end in ends:
         os.close(end)
 
 
-def _run_as_child(call: Function, kinds: tuple[Any, ...], own: list[int]) -> None:
+def _run_as_child(
+    call: Function, result_types: tuple[Any, ...], own_ends: list[FileDescriptor]
+) -> None:
     """Answer items in this fork, and end with it."""
     try:
-        has_grown = _answer_items(call, kinds, *own[:2])
+        has_grown = _answer_items(call, result_types, *own_ends[:2])
     except MemoryError:
         os._exit(FULL)
     os._exit(_AGAIN if has_grown else 0)
 
 
-def _answer_items(call: Function, kinds: tuple[Any, ...], source: int, target: int) -> bool:
+def _answer_items(
+    call: Function,
+    result_types: tuple[Any, ...],
+    item_pipe: FileDescriptor,
+    answer_pipe: FileDescriptor,
+) -> bool:
     """Answer items until this process has grown; whether there may be more."""
     before = _measure_peak_memory()
-    answers = os.fdopen(target, "wb")
-    for line in os.fdopen(source, "rb"):
+    answers = os.fdopen(answer_pipe, "wb")
+    for line in os.fdopen(item_pipe, "rb"):
         try:
             result = call(json.loads(line))
         except ProfkitError as error:
@@ -234,7 +250,7 @@ def _answer_items(call: Function, kinds: tuple[Any, ...], source: int, target: i
                 os._exit(FULL)
             result = _convert_to_profkit_error(error)
         try:
-            answers.write(encode_answer(result, kinds))
+            answers.write(encode_answer(result, result_types))
             answers.flush()
         except BrokenPipeError:  # the parent was killed
             return False

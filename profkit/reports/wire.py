@@ -17,6 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from profkit.units import ByteOffset, Clause, ProtobufMessage
+
 
 FieldAndNextOffset = tuple[
     int, int, int, int, int
@@ -24,7 +29,7 @@ FieldAndNextOffset = tuple[
 
 # A field of a message: its number, its wire type, where its value begins and ends; of a varint the value
 # itself, and 0.
-Field = tuple[int, int, int, int]
+NumberTypeStartEnd = tuple[int, int, int, int]
 VARINT = 0
 FIXED64 = 1
 BYTES = 2
@@ -54,7 +59,7 @@ class NotText(Malformed):
 class TruncatedFile(Malformed):
     """The file ends too early; `left` is what there is of its last frame."""
 
-    def __init__(self, why: str, left: bytes) -> None:
+    def __init__(self, why: Clause, left: bytes) -> None:
         super().__init__(why)
         self.left = left
 
@@ -73,20 +78,20 @@ class MessageShape:
     required: set[int] = field(default_factory=set)
     repeated: set[int] = field(default_factory=set)
 
-    def add_field(self, number: int, kind: str) -> None:
+    def add_field(self, field_number: int, value_kind: str) -> None:
         """Add a field by its number and kind of value."""
-        self.wires[number] = WIRES[kind]
-        if kind in _BITS:
-            self.bits[number] = _BITS[kind]
-        elif kind == "text":
-            self.texts.add(number)
+        self.wires[field_number] = WIRES[value_kind]
+        if value_kind in _BITS:
+            self.bits[field_number] = _BITS[value_kind]
+        elif value_kind == "text":
+            self.texts.add(field_number)
         else:
-            self.plain[number] = WIRES[kind]
+            self.plain[field_number] = WIRES[value_kind]
 
-    def add_submessage(self, number: int, part: MessageShape) -> None:
+    def add_submessage(self, field_number: int, part: MessageShape) -> None:
         """Add a field that is a message itself."""
-        self.wires[number] = BYTES
-        self.parts[number] = part
+        self.wires[field_number] = BYTES
+        self.parts[field_number] = part
 
 
 class Oddities:
@@ -95,12 +100,12 @@ class Oddities:
     def __init__(self) -> None:
         self.first = ""
 
-    def keep_first_oddity(self, what: str) -> None:
+    def keep_first_oddity(self, oddity: str) -> None:
         """Keep the first oddity that is found."""
-        self.first = self.first or what
+        self.first = self.first or oddity
 
 
-def read_varint(data: bytes, offset: int) -> tuple[int, int]:
+def read_varint(data: bytes, offset: ByteOffset) -> tuple[int, ByteOffset]:
     """Return a varint and the offset behind it. IndexError at the end of the data."""
     value = shift = 0
     while True:
@@ -114,7 +119,7 @@ def read_varint(data: bytes, offset: int) -> tuple[int, int]:
             raise Malformed("a number of more than 64 bits")
 
 
-def _read_shortest_varint(data: bytes, offset: int) -> tuple[int, int]:
+def _read_shortest_varint(data: ProtobufMessage, offset: ByteOffset) -> tuple[int, ByteOffset]:
     """Return a varint that is as short as it can be; as varint."""
     value, end = read_varint(data, offset)
     if not data[end - 1] and end - offset > 1:
@@ -124,7 +129,7 @@ def _read_shortest_varint(data: bytes, offset: int) -> tuple[int, int]:
     return value, end
 
 
-def read_field(data: bytes, offset: int, end: int) -> FieldAndNextOffset:
+def read_field(data: ProtobufMessage, offset: ByteOffset, end: ByteOffset) -> FieldAndNextOffset:
     """Return the field at an offset: number, wire type, start, end (value, 0 if varint), next offset.
 
     Malformed where there is none, or it leaves the message that ends at `end`.
@@ -158,7 +163,9 @@ def read_field(data: bytes, offset: int, end: int) -> FieldAndNextOffset:
     return number, wire, start, stop, offset
 
 
-def iterate_fields(data: bytes, offset: int, end: int) -> Iterator[Field]:
+def iterate_fields(
+    data: ProtobufMessage, offset: ByteOffset, end: ByteOffset
+) -> Iterator[NumberTypeStartEnd]:
     """Yield the fields of the message at [at, end), without the next offset.
 
     Malformed where they do not fill it exactly.
@@ -169,7 +176,11 @@ def iterate_fields(data: bytes, offset: int, end: int) -> Iterator[Field]:
 
 
 def verify_message(
-    data: bytes, offset: int, end: int, message: MessageShape, oddities: Oddities
+    data: ProtobufMessage,
+    offset: ByteOffset,
+    end: ByteOffset,
+    message: MessageShape,
+    oddities: Oddities,
 ) -> None:
     """Raise Malformed unless the message at [at, end) has its shape, all the way down.
 
@@ -192,18 +203,20 @@ def verify_message(
 
 
 def verify_field_order(
-    number: int, previous_number: int, message: MessageShape, oddities: Oddities
+    field_number: int, previous_number: int, message: MessageShape, oddities: Oddities
 ) -> None:
     """Check that a field may follow the one before it: protobuf writes them by their numbers."""
-    if number < previous_number:
+    if field_number < previous_number:
         oddities.keep_first_oddity(
-            f"field {number} of {message.name} behind field {previous_number}"
+            f"field {field_number} of {message.name} behind field {previous_number}"
         )
-    elif number == previous_number and number not in message.repeated:
-        oddities.keep_first_oddity(f"field {number} of {message.name} twice")
+    elif field_number == previous_number and field_number not in message.repeated:
+        oddities.keep_first_oddity(f"field {field_number} of {message.name} twice")
 
 
-def verify_field(data: bytes, field: Field, message: MessageShape, oddities: Oddities) -> None:
+def verify_field(
+    data: ProtobufMessage, field: NumberTypeStartEnd, message: MessageShape, oddities: Oddities
+) -> None:
     """Check one field of a message; as verify_message."""
     number, wire, start, stop = field
     expected = message.wires.get(number)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from json import dumps
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.launches import LaunchRow
 from profkit.diagnosis.rule import LaunchFinding
@@ -22,6 +22,10 @@ from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.show.text import words
 from profkit.show.text.escape import escape_text, shorten_name
 from profkit.show.views.triage import say_saving
+
+if TYPE_CHECKING:
+    from profkit.units import RuleName, TriageJson
+
 
 NAME = 60  # characters of a kernel's name in a message
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -79,7 +83,7 @@ def _annotate_finding(finding: LaunchFinding, kernel: str, report: str) -> Annot
     )
 
 
-def annotate_step(document: Mapping[str, Any], recording: str) -> list[Annotation]:
+def annotate_step(document: TriageJson, recording: str) -> list[Annotation]:
     """Return the findings of a "profkit.triage/1" document, in its order."""
     found = []
     for row in document["findings"]:
@@ -198,7 +202,7 @@ def format_sarif_log(annotations: Sequence[Annotation]) -> str:
     return dumps(document, indent=1) + "\n"
 
 
-def _make_sarif_rule(rule: str) -> dict[str, Any]:
+def _make_sarif_rule(rule: RuleName) -> dict[str, Any]:
     known = BY_ID.get(rule) or STEP_RULES.get(rule)
     if known:
         title = known.title

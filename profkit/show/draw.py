@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise, starmap
 from math import atan2, degrees, inf, isfinite, log, log10
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -22,6 +23,19 @@ from profkit.show import numbers
 from profkit.show.numbers import HistoryPoint, get_latest_reference_times
 from profkit.show.text.escape import escape_html
 from profkit.show.text.words import format_measured_speedup, format_median, name_device
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        GpuName,
+        LookName,
+        LowAndHigh,
+        Pixels,
+        RunLabel,
+        Seconds,
+        Share,
+        TextOrEmpty,
+    )
+
 
 HIGH = 34  # of a strip
 THIN = 0.004  # of its width: what is narrower has no edge
@@ -59,7 +73,7 @@ def draw_line(begin: Corner, end: Corner, **attributes: object) -> Markup:
     return write_element("line", **attributes, x1=x1, x2=x2, y1=y1, y2=y2)
 
 
-def format_position(share: float) -> str:
+def format_position(share: Share) -> str:
     return f"{round(100 * share, 3):g}%"
 
 
@@ -69,7 +83,7 @@ def write_svg(height: int, label: str, parts: Iterable[str], **attributes: objec
     return write_element("svg", *parts, **named)
 
 
-def make_log_position_function(low: float, high: float) -> Callable[[float], float]:
+def make_log_position_function(low: float, high: float) -> Callable[[float], Share]:
     """Return where a value lies between two others, 0 to 1; equal ones are both at 0."""
     wide = log(high / low) or 1.0
     return lambda value: log(value / low) / wide
@@ -88,10 +102,10 @@ class Bar:
     marks: tuple[str, ...] = ()  # further classes: what it lights up with
 
 
-def draw_strip(bars: Iterable[Bar], label: str, *, listed: bool = False) -> Markup:
-    """Return bars side by side in one row, each named in its label where it is `listed`."""
+def draw_strip(bars: Iterable[Bar], label: str, *, are_bars_named_in_label: bool = False) -> Markup:
+    """Return bars side by side in one row, each named in its label if `are_bars_named_in_label`."""
     bars = list(bars)
-    if listed:
+    if are_bars_named_in_label:
         label += f": {'; '.join(bar.about for bar in bars)}"
     box = {"viewBox": f"0 0 1000 {HIGH}", "preserveAspectRatio": "none"}
     return write_svg(HIGH, label, map(draw_bar, bars), role="group", **box)
@@ -118,7 +132,7 @@ def draw_bar(bar: Bar) -> Markup:
     return write_element("a", tip, rects, **link)
 
 
-Numbered = tuple[int, str, JudgedLaunch]  # number on the page, label, launch
+NumberLabelLaunch = tuple[int, str, JudgedLaunch]  # number on the page, label, launch
 APART = 13  # pixels between the words of two flats
 WIDE = 1200  # of the picture of all launches
 NAMED = 12  # launches whose names stand in it
@@ -130,9 +144,9 @@ def make_roofline_row(run: JudgedLaunch) -> numbers.Row:
     return {**run.values, "cc": run.cc, "status": run.status}
 
 
-def draw_roofline_of_each_device(launches: Sequence[Numbered]) -> dict[str, Markup]:
+def draw_roofline_of_each_device(launches: Sequence[NumberLabelLaunch]) -> dict[GpuName, Markup]:
     """Return one roofline per device: ceilings of several do not belong in one picture."""
-    devices: dict[str, list[Numbered]] = {}
+    devices: dict[str, list[NumberLabelLaunch]] = {}
     for launch in launches:
         devices.setdefault(name_device(launch[2]), []).append(launch)
     return {name: draw_roofline(some) for name, some in devices.items()}
@@ -149,12 +163,12 @@ class _RooflineFrame:
     def place_intensity(self, intensity: float) -> str:
         return format_position(make_log_position_function(self.left, self.right)(intensity))
 
-    def place_rate(self, rate: float) -> float:
+    def place_rate(self, rate: float) -> Pixels:
         return self.height * (1 - make_log_position_function(self.bottom, self.top)(rate))
 
     def place_points(
         self, points: Sequence[model.RooflinePoint]
-    ) -> list[tuple[str, float, model.RooflinePoint]]:
+    ) -> list[tuple[str, Pixels, model.RooflinePoint]]:
         """Return the points that are drawn, from the left: across as a share, down in pixels."""
         placed = []
         for intensity, rate, point in numbers.place_points_in_frame(points, self.left, self.right):
@@ -165,17 +179,19 @@ class _RooflineFrame:
         """Return how many powers of ten the axes hold, across and up."""
         return log10(self.right / self.left), log10(self.top / self.bottom)
 
-    def write_rotation(self, width: int) -> str:
+    def write_rotation(self, picture_width: int) -> str:
         """Return the transform of words along a diagonal in a picture so many pixels wide."""
         across, up = self.count_decades()
-        angle = -degrees(atan2(self.height / up, width / across))
+        angle = -degrees(atan2(self.height / up, picture_width / across))
         return f"rotate({angle:.1f}) translate(8 -3)"
 
 
-def draw_roofline(launches: Sequence[Numbered], *, single: bool = False) -> Markup:
+def draw_roofline(
+    launches: Sequence[NumberLabelLaunch], *, is_picture_of_one_launch: bool = False
+) -> Markup:
     """Return ceilings and points of launches on one device; without a point, why there is none.
 
-    Of a `single` launch the levels are named at the points.
+    With `is_picture_of_one_launch` the levels are named at the points.
     """
     rows = [make_roofline_row(run) for _, _, run in launches]
     each = [model.list_roofline_points(row) for row in rows]
@@ -184,12 +200,18 @@ def draw_roofline(launches: Sequence[Numbered], *, single: bool = False) -> Mark
         why = reasons or "its counters do not give a position"
         return write_element("p", escape_html(f"No point: {why}."), class_="faint")
     roofs = numbers.choose_ceiling_ranges_to_draw(rows, list(chain.from_iterable(each)))
-    frame = _RooflineFrame(*numbers.compute_axis_limits(roofs, each), 280 if single else 400)
+    frame = _RooflineFrame(
+        *numbers.compute_axis_limits(roofs, each), 280 if is_picture_of_one_launch else 400
+    )
     named = choose_named_launches(frame, launches, each, roofs)
     groups = []
     for launch, points in zip(launches, each, strict=True):
-        groups.append(draw_connected_points(frame, launch, points, single, launch[0] in named))
-    lines, names = draw_roofs(frame, roofs, frame.write_rotation(WIDTHS[single]))
+        groups.append(
+            draw_connected_points(
+                frame, launch, points, is_picture_of_one_launch, launch[0] in named
+            )
+        )
+    lines, names = draw_roofs(frame, roofs, frame.write_rotation(WIDTHS[is_picture_of_one_launch]))
     across, up = frame.count_decades()
     parts = [*draw_axes(frame), *lines, *groups, *names]
     looks = {"class_": "roofline", "data_across": across, "data_up": up}
@@ -215,12 +237,12 @@ def draw_axes(frame: _RooflineFrame) -> Iterator[str]:
 
 def choose_named_launches(
     frame: _RooflineFrame,
-    launches: Sequence[Numbered],
-    each: Sequence[Sequence[model.RooflinePoint]],
+    launches: Sequence[NumberLabelLaunch],
+    points_by_launch: Sequence[Sequence[model.RooflinePoint]],
     roofs: Sequence[numbers.Roof],
 ) -> set[int]:
     """Return the numbers of the launches whose names fit beside their points, the first ones first."""
-    places = [_list_point_pixels(frame, points) for points in each]
+    places = [_list_point_pixels(frame, points) for points in points_by_launch]
     taken = _list_roof_name_boxes(frame, roofs)
     for x, y in chain.from_iterable(places):
         taken.append(_Box(x - 7, x + 7, y - 7, y + 7))
@@ -248,7 +270,7 @@ def _list_roof_name_boxes(frame: _RooflineFrame, roofs: Iterable[numbers.Roof]) 
 
 def _list_point_pixels(
     frame: _RooflineFrame, points: Sequence[model.RooflinePoint]
-) -> list[tuple[float, float]]:
+) -> list[tuple[Pixels, Pixels]]:
     """Return where points are in the picture of all launches, in pixels from its left and top."""
     return [(float(x[:-1]) / 100 * WIDE, y) for x, y, _ in frame.place_points(points)]
 
@@ -268,8 +290,8 @@ class _Box:
 
 
 def place_point_name(
-    point_x: float, picture_width: float, name_width: float
-) -> tuple[float, float]:
+    point_x: Pixels, picture_width: Pixels, name_width: Pixels
+) -> tuple[Pixels, Pixels]:
     """Return where the name of a point at `point_x` begins and ends, in pixels of a picture so wide."""
     if point_x > NEAR_EDGE / 100 * picture_width:
         return point_x - 10 - name_width, point_x - 10
@@ -316,15 +338,15 @@ def _describe_roof(roof: numbers.Roof) -> str:
 
 def draw_connected_points(
     frame: _RooflineFrame,
-    launch: Numbered,
+    launch: NumberLabelLaunch,
     points: Sequence[model.RooflinePoint],
-    single: bool,
-    named: bool,
-) -> str:
+    is_picture_of_one_launch: bool,
+    is_name_always_seen: bool,
+) -> TextOrEmpty:
     """Return a launch's points, tied by lines; "" where none is in the frame.
 
-    Of a `single` launch each level has its word; else the launch has its label, seen without the
-    pointer where it is `named`.
+    With `is_picture_of_one_launch` each level has its word; else the launch has its label, seen
+    without the pointer with `is_name_always_seen`.
     """
     number, label, run = launch
     placed = frame.place_points(points)
@@ -336,26 +358,30 @@ def draw_connected_points(
     highest = min(y for _, y, _ in placed)
     for turn, (x, y, point) in enumerate(placed):
         parts.append(_draw_point(number, label, x, y, point))
-        if single:  # neighbours are often closer than a name is wide: in turns below and above
+        if (
+            is_picture_of_one_launch
+        ):  # neighbours are often closer than a name is wide: in turns below and above
             is_above = turn % 2 or (point.level == "workload" and y == highest)
             word_at = y - 9 if is_above else y + 19
             word = numbers.WORDS[point.level]
             parts.append(write_svg_text(word, x=x, y=word_at, text_anchor="middle"))
-    if not single:
-        parts.append(_write_label(label, *placed[-1][:2], named))
+    if not is_picture_of_one_launch:
+        parts.append(_write_label(label, *placed[-1][:2], is_name_always_seen))
     return write_element("g", *parts, class_=run.diagnosis.bound, data_launch=number)
 
 
-def _write_label(label: str, x: str, y: float, named: bool) -> Markup:
+def _write_label(label: str, x: str, y: float, is_name_always_seen: bool) -> Markup:
     """Return a launch's label right of its last point; left of it near the right edge."""
     side: dict[str, object] = {"dx": 10}
     if float(x[:-1]) > NEAR_EDGE:
         side = {"dx": -10, "text_anchor": "end"}
-    look = "name always" if named else "name"
+    look = "name always" if is_name_always_seen else "name"
     return write_svg_text(label, class_=look, x=x, y=y - 8, **side)
 
 
-def _draw_point(number: int, label: str, x: str, y: float, point: model.RooflinePoint) -> Markup:
+def _draw_point(
+    launch_number: int, label: str, x: str, y: float, point: model.RooflinePoint
+) -> Markup:
     """Return a point as a link to its launch; hollow where its position says nothing."""
     tip = write_tooltip(*filter(None, list_tooltip_facts(label, point)))
     mark = write_element("use", href=f"#m-{point.level}", x=x, y=y)
@@ -363,11 +389,11 @@ def _draw_point(number: int, label: str, x: str, y: float, point: model.Roofline
     if point.note:
         look = "point hollow"
     # Not by the tab key: the table's rows lead to the same places, without 4 stops a launch.
-    return write_element("a", tip, mark, class_=look, href=f"#launch-{number}", tabindex=-1)
+    return write_element("a", tip, mark, class_=look, href=f"#launch-{launch_number}", tabindex=-1)
 
 
 def list_tooltip_facts(label: str, point: model.RooflinePoint) -> Iterator[str]:
-    """Yield what a point says under the pointer: "name: text" or nothing."""
+    """Yield what a point says under the pointer: "name: text"."""
     family = ""
     if point.family:
         family = numbers.make_display_name(point.family)
@@ -377,13 +403,13 @@ def list_tooltip_facts(label: str, point: model.RooflinePoint) -> Iterator[str]:
     yield f"launch: {label}"
     yield f"bytes of: {numbers.WORDS[point.level]}"
     yield f"rate: {rate} {family}".rstrip()
-    yield f"intensity: {figures.format_figures(point.intensity)} op/byte"
+    yield f"intensity: {figures.format_three_figures(point.intensity)} op/byte"
     yield f"moved: {figures.format_value_with_unit(point.moved, 'byte/s')}"
     if isfinite(point.share) and point.roof:
         yield f"roof: {numbers.say_share_of_roof(point)}"
     else:
         yield "roof: not known"
-    if point.above:
+    if point.is_above_roof:
         yield f"note: {point.note} above its roof: a measurement error"
     elif point.note:
         yield f"note: {point.note}"
@@ -391,7 +417,7 @@ def list_tooltip_facts(label: str, point: model.RooflinePoint) -> Iterator[str]:
 
 _RUNG_HIGH, _HISTORY_HIGH, _EDGE = 22, 120, 24  # pixels: a ladder's row, a history, its free ends
 _MACHINES = 6  # colours
-Place = Callable[[float], float]  # a time -> where it is across, 0 to 1
+PlaceTime = Callable[[float], float]  # a time -> where it is across, 0 to 1
 
 
 def draw_ladder(ladder: Ladder) -> Markup:
@@ -413,7 +439,7 @@ def draw_ladder(ladder: Ladder) -> Markup:
     return write_element("div", *rows, class_="rungs", role="group", aria_label=label)
 
 
-def _draw_step_row(step: LadderStep, time: Interval, place: Place) -> Markup:
+def _draw_step_row(step: LadderStep, time: Interval, place: PlaceTime) -> Markup:
     """Return the row of a variant: its time, and how it compares with its parent."""
     change = None
     against: str | None = step.note
@@ -429,25 +455,34 @@ def _draw_step_row(step: LadderStep, time: Interval, place: Place) -> Markup:
 
 
 def draw_ladder_row(
-    name: str, time: Interval, kind: str, more: str, said: str, place: Place
+    name: str,
+    time: Interval,
+    css_class: str,
+    tooltip_text: str,
+    figures_text: str,
+    place: PlaceTime,
 ) -> Markup:
     """Return a row of the ladder: a name, a dot with its interval, and a text.
 
-    `more`: what is said besides under the pointer; `place`: a time in s -> where it is, 0 to 1.
+    `tooltip_text`: what is said besides under the pointer; `place`: a time in s -> where it is, 0 to 1.
     """
     low, high = get_interval_ends_or_median(time)
-    tip = ", ".join(filter(None, (name, format_median(time), more)))
+    tip = ", ".join(filter(None, (name, format_median(time), tooltip_text)))
     middle = _RUNG_HIGH / 2
     drawn = (
         write_tooltip(tip),
         draw_line((format_position(place(low)), middle), (format_position(place(high)), middle)),
         write_element("circle", cx=format_position(place(time.median)), cy=middle, r=5),
     )
-    svg = write_svg(_RUNG_HIGH, name, drawn, class_=kind)
-    return write_element("span", escape_html(name)) + svg + write_element("span", escape_html(said))
+    svg = write_svg(_RUNG_HIGH, name, drawn, class_=css_class)
+    return (
+        write_element("span", escape_html(name))
+        + svg
+        + write_element("span", escape_html(figures_text))
+    )
 
 
-def get_interval_ends_or_median(time: Interval) -> tuple[float, float]:
+def get_interval_ends_or_median(time: Interval) -> LowAndHigh:
     """Return the 95 % interval; the median twice where there is none."""
     known = isfinite(time.low) and isfinite(time.high)
     if known:
@@ -457,7 +492,7 @@ def get_interval_ends_or_median(time: Interval) -> tuple[float, float]:
 
 def draw_histories(
     points: Mapping[str, Sequence[HistoryPoint]],
-) -> tuple[dict[str, Markup], list[tuple[str, str]]]:
+) -> tuple[dict[RunLabel, Markup], list[tuple[LookName, str]]]:
     """Return a picture of each subject that was timed more than once, and (look, machine) of all."""
     looks: dict[str, str] = {}  # by machine
     for point in chain.from_iterable(points.values()):
@@ -476,12 +511,12 @@ class _HistoryScale:
     """Where runs and their times are in the picture of a history."""
 
     last: int  # the order of the last run
-    place: Place
+    place: PlaceTime
 
     def place_run(self, point: HistoryPoint) -> str:
         return format_position(point.order / self.last)
 
-    def place_time(self, time: float) -> float:
+    def place_time(self, time: Seconds) -> Pixels:
         """Return pixels from the top; the longest time is there."""
         return _HISTORY_HIGH - _EDGE - (_HISTORY_HIGH - 2 * _EDGE) * self.place(time)
 
@@ -506,13 +541,13 @@ def draw_history(points: Sequence[HistoryPoint], looks: Mapping[str, str]) -> It
         yield from _draw_run(point, scale, looks[point.machine])
 
 
-def _draw_run(point: HistoryPoint, scale: _HistoryScale, look: str) -> Iterator[str]:
+def _draw_run(point: HistoryPoint, scale: _HistoryScale, look_of_machine: str) -> Iterator[str]:
     """Yield a run's interval and its median, filled and named where its change is real."""
     x, y = scale.place_run(point), scale.place_time(point.median)
     low, high = scale.place_time(point.low), scale.place_time(point.high)
     interval = draw_line((x, low), (x, high), class_="interval")
     tip = write_tooltip(f"{point.told}, {figures.format_seconds(point.median)}")
     dot = write_element("circle", tip, class_="" if point.real else "hollow", cx=x, cy=y, r=5)
-    yield write_element("g", interval, dot, class_=look)
+    yield write_element("g", interval, dot, class_=look_of_machine)
     if point.real:
         yield write_svg_text(point.change, x=x, y=y - 10, text_anchor="middle")

@@ -6,7 +6,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.files import write_bytes
 from profkit.program.origins import find_origin_of_work
@@ -22,6 +22,10 @@ from profkit.program.timeline import Activity, Process, find_recording_end
 from profkit.program.triage import Triage
 from profkit.reports.figures import get_base_name_of_kernel
 
+if TYPE_CHECKING:
+    from profkit.units import FileAndLine, Nanoseconds
+
+
 # Tracks of a process in a trace: what is above the GPU's streams, and from where its numbers go.
 STEPS, LINES, LEFT_OUT, FINDINGS = 1, 2, 3, 10
 STREAMS, THREADS = 1_000, 100_000
@@ -29,7 +33,7 @@ KINDS = {"kernel": "kernel", "copy": "gpu_memcpy", "set": "gpu_memset", "graph":
 SPEEDSCOPE = "https://www.speedscope.app/file-format-schema.json"
 
 
-def write_trace(path: Path, answer: Triage) -> None:
+def write_chrome_trace(path: Path, answer: Triage) -> None:
     """Write the whole timeline in Chrome's trace format, which Perfetto opens; packed if named .gz.
 
     The process that was judged has tracks of its own above its streams: its steps, the lines of
@@ -106,7 +110,7 @@ def _list_stack_frames(work: StepWork) -> Iterator[dict[str, Any]]:
     yield {"name": work.activity.name}
 
 
-def _make_stack_frame(name: str, line: str) -> dict[str, Any]:
+def _make_stack_frame(name: str, line: FileAndLine) -> dict[str, Any]:
     file, _, number = line.rpartition(":")
     frame: dict[str, Any] = {"name": name, "file": file}
     if number.isdigit():
@@ -218,7 +222,9 @@ def _list_line_events(process: Process, pid: int) -> Iterator[dict[str, Any]]:
             yield _make_event(pid, LINES, describe_place(run.place), run.begin, run.end)
 
 
-def _make_event(pid: int, track: int, name: str, start: int, end: int) -> dict[str, Any]:
+def _make_event(
+    pid: int, track: int, name: str, start: Nanoseconds, end: Nanoseconds
+) -> dict[str, Any]:
     """Return a complete event; its times are microseconds."""
     return {
         "ph": "X",

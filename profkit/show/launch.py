@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.launches import HotLine, JudgedLaunch, LaunchRow
 from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.counters import list_limiters_finding_can_cause
-from profkit.model.launch import Launch, NotCollected
+from profkit.model.launch import NotCollected, StrictLaunch
 from profkit.model.roofline import find_nearest_roof
 from profkit.records.store import make_json_safe
 from profkit.reports import figures
@@ -41,6 +41,20 @@ from profkit.show.views.diagnosis import (
     show_page_findings,
 )
 
+if TYPE_CHECKING:
+    from profkit.units import (
+        FloatOrNan,
+        LookName,
+        MetricName,
+        MetricValues,
+        RuleName,
+        Share,
+        ShareOrNan,
+        StallState,
+        TextOrEmpty,
+    )
+
+
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
 SMALL = 0.005  # states and pipes below are one another's equals: nothing
 DIGITS = 9  # of what is compared: all 17 are half of a page
@@ -59,7 +73,7 @@ class PageRow:
     all_time: float  # of the launches, in s
 
     @property
-    def share_of_time(self) -> float:
+    def share_of_time(self) -> ShareOrNan:
         """Return its part of all time, 0-1; NaN when not known."""
         if self.all_time and self.row.known_times_sorted:
             return self.row.total / self.all_time
@@ -78,18 +92,18 @@ class PageRow:
         )
 
 
-def make_table_row_of_launch(shown: PageRow) -> dict[str, Any]:
+def make_table_row_of_launch(page_row: PageRow) -> dict[str, Any]:
     """Return the launch's row of the table: texts, and in `sort` the numbers to sort them by."""
-    run, row = shown.run, shown.row
+    run, row = page_row.run, page_row.row
     occupancy = run.values.get("occupancy", nan)
     summary = {
-        "number": shown.number,
-        "label": shown.label,
+        "number": page_row.number,
+        "label": page_row.label,
         "kernel": shorten_name(run.kernel, NAME),
         "report": name_launch_by_report(run),
         "count": "",
         "time": "?",
-        "part": format_share_of_time(row, shown.all_time),
+        "part": format_share_of_time(row, page_row.all_time),
         "bound": run.status,
         "limiter": run.diagnosis.limiter or "",
         "occupancy": words.format_metric("occupancy", occupancy),
@@ -100,7 +114,7 @@ def make_table_row_of_launch(shown: PageRow) -> dict[str, Any]:
     summary["roof"], share_of_roof = _summarize_roof(run)
     sort = {
         "time": nan,
-        "part": shown.share_of_time,
+        "part": page_row.share_of_time,
         "gain": gain,
         "roof": share_of_roof,
         "occupancy": occupancy,
@@ -116,7 +130,7 @@ def make_table_row_of_launch(shown: PageRow) -> dict[str, Any]:
     return {**summary, **finding, "sort": numbers}
 
 
-def _summarize_roof(run: JudgedLaunch) -> tuple[str, float]:
+def _summarize_roof(run: JudgedLaunch) -> tuple[TextOrEmpty, ShareOrNan]:
     """Return the share of the nearest roof as text and as a number; "" and NaN without a roof."""
     nearest = find_nearest_roof(make_roofline_row(run))
     if nearest is None:
@@ -125,7 +139,7 @@ def _summarize_roof(run: JudgedLaunch) -> tuple[str, float]:
     return f"{format_share(part)} of {make_display_name(name)}", part
 
 
-def _summarize_finding(row: LaunchRow) -> tuple[dict[str, Any], float]:
+def _summarize_finding(row: LaunchRow) -> tuple[dict[str, Any], FloatOrNan]:
     """Return the cells of a row's leading finding, and its gain for sorting; NaN without one."""
     top, diagnosis = row.median_launch.top, row.median_launch.diagnosis
     cells = {"finding": "", "cause": "", "gain": words.format_expected_gain(top)}
@@ -141,10 +155,10 @@ def _summarize_finding(row: LaunchRow) -> tuple[dict[str, Any], float]:
     return {**cells, "saved": saved, "saved_of": row.seconds_saved}, gain
 
 
-def iterate_time_bars(several: Sequence[PageRow]) -> Iterator[Bar]:
+def iterate_time_bars(page_rows: Sequence[PageRow]) -> Iterator[Bar]:
     """Yield the rows as parts of the time of all launches, and the rest that has no row."""
     end = total = 0.0
-    for shown in several:
+    for shown in page_rows:
         row, run, total = shown.row, shown.run, shown.all_time
         if not shown.share_of_time > 0:
             continue
@@ -161,12 +175,12 @@ def iterate_time_bars(several: Sequence[PageRow]) -> Iterator[Bar]:
         yield Bar(end, 1.0, "rest", left_out, "launches")
 
 
-def iterate_linked_words(several: Sequence[PageRow]) -> Iterator[dict[str, str]]:
+def iterate_linked_words(page_rows: Sequence[PageRow]) -> Iterator[dict[str, str]]:
     """Yield what the page links to: the bounds, and the rules that fire on it, with their advice."""
     for name, text in BOUNDS.items():
         yield {"name": name, "meaning": text, "advice": ""}
     fired = set()
-    for row in several:
+    for row in page_rows:
         for finding in row.run.diagnosis.findings:
             if finding.status == "fires" and finding.rule in BY_ID:
                 fired.add(finding.rule)
@@ -175,9 +189,9 @@ def iterate_linked_words(several: Sequence[PageRow]) -> Iterator[dict[str, str]]
         yield {"name": name, "meaning": f"{rule.title}. {rule.meaning}", "advice": rule.advice}
 
 
-def make_launch_section(shown: PageRow) -> dict[str, Any]:
+def make_launch_section(page_row: PageRow) -> dict[str, Any]:
     """Return what the launch's own part of the page says: texts, pictures and their numbers."""
-    run = shown.run
+    run = page_row.run
     known = {}
     for name, value in run.values.items():
         if isfinite(value):
@@ -186,10 +200,12 @@ def make_launch_section(shown: PageRow) -> dict[str, Any]:
     return {
         "run": run,
         "full_name": cut_middle(escape_text(run.kernel), LONGEST) or "(no name)",
-        "blocks": list(show_launch_identity(shown.row, shown.all_time)),
+        "blocks": list(show_launch_identity(page_row.row, page_row.all_time)),
         "findings": list(show_page_findings(run)),
         "silent": len(clear),
-        "position": draw_roofline([(shown.number, shown.label, run)], single=True),
+        "position": draw_roofline(
+            [(page_row.number, page_row.label, run)], is_picture_of_one_launch=True
+        ),
         "levels": list_memory_levels(run.values),
         "limits": find_deciding_block_limits(known),
         "needs": find_cuts_for_one_more_block(known),
@@ -221,7 +237,9 @@ def group_neighbouring_lines(lines: Sequence[HotLine]) -> Iterator[list[HotLine]
         yield bare
 
 
-def list_stall_shares_with_looks(run: JudgedLaunch) -> list[tuple[str, str, list[float]]]:
+def list_stall_shares_with_looks(
+    run: JudgedLaunch,
+) -> list[tuple[StallState, LookName, list[Share]]]:
     """Return name, look and share (0-1) of the states of the resident warps, largest first."""
     looks = dict.fromkeys((run.diagnosis.limiter or "").split("+"), "verdict")
     looks["selected"] = "issuing"
@@ -233,7 +251,7 @@ def list_stall_shares_with_looks(run: JudgedLaunch) -> list[tuple[str, str, list
     return sorted(shown, key=lambda row: -row[2][0])
 
 
-def list_pipe_shares_with_looks(run: JudgedLaunch) -> list[tuple[str, str, list[float]]]:
+def list_pipe_shares_with_looks(run: JudgedLaunch) -> list[tuple[str, LookName, list[Share]]]:
     """Return name, look and shares (0-1) of pipes that did something, busiest first.
 
     The shares are of elapsed and of active cycles, as far as they were collected.
@@ -246,7 +264,7 @@ def list_pipe_shares_with_looks(run: JudgedLaunch) -> list[tuple[str, str, list[
     return sorted(shown, key=lambda row: -max(row[2]))
 
 
-def make_metric_fact(values: Values, name: str, label: str) -> dict[str, Any]:
+def make_metric_fact(values: MetricValues, name: str, label: str) -> dict[str, Any]:
     """Return a metric of the catalogue under a label; a share also as a number."""
     value = values.get(name, nan)
     part = None
@@ -255,10 +273,10 @@ def make_metric_fact(values: Values, name: str, label: str) -> dict[str, Any]:
     return {"name": label, "text": words.format_metric(name, value), "metric": name, "share": part}
 
 
-def list_memory_levels(values: Values) -> list[dict[str, Any]]:
+def list_memory_levels(values: MetricValues) -> list[dict[str, Any]]:
     """Return L1 to DRAM: facts (how busy, hit rates, bandwidth), bytes read (down) and written (up)."""
 
-    def find_first_known(*names: str) -> float:
+    def find_first_known(*names: MetricName) -> FloatOrNan:
         for name in names:
             value = values.get(name, nan)
             if isfinite(value):
@@ -283,7 +301,7 @@ def list_memory_levels(values: Values) -> list[dict[str, Any]]:
     return levels
 
 
-def make_bandwidth_fact(values: Values, level: str) -> dict[str, Any]:
+def make_bandwidth_fact(values: MetricValues, level: str) -> dict[str, Any]:
     """Return the bandwidth and its share of the peak that the report gives."""
     rate, peak = values.get(f"{level}_rate", nan), values.get(f"peak_{level}", nan)
     around = values.get("inst_async_copy", 0.0) + values.get("inst_texture", 0.0)
@@ -298,13 +316,13 @@ def make_bandwidth_fact(values: Values, level: str) -> dict[str, Any]:
     return {"name": "bandwidth", "text": text, "metric": f"{level}_rate", "share": None}
 
 
-def make_launch_data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
+def make_launch_data(page_row: PageRow, rules: Sequence[RuleName]) -> dict[str, Any]:
     """Return what the scripts of the page read of a launch; metrics in the catalogue's order.
 
     What can be told from the rest is left out: the text of no value, all but the place of a rule
     that is clear.
     """
-    run = shown.run
+    run = page_row.run
     values: list[float | None] = []
     texts = []
     for name in CATALOGUE:
@@ -322,8 +340,8 @@ def make_launch_data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
         else:
             findings[finding.rule] = list_finding_values_for_script(finding)
     return {
-        "number": shown.number,
-        "label": shown.label,
+        "number": page_row.number,
+        "label": page_row.label,
         "variant": run.variant or "",
         "case": run.case or "",
         "kernel": shorten_name(run.kernel, NAME),
@@ -357,10 +375,10 @@ def list_finding_values_for_script(finding: LaunchFinding) -> list[Any]:
 
 
 def list_cause_amounts(
-    run: JudgedLaunch, rules: Sequence[str]
-) -> dict[str, list[list[Any] | None]]:
+    run: JudgedLaunch, rules: Sequence[RuleName]
+) -> dict[RuleName, list[list[Any] | None]]:
     """Return how much of each rule's cause a launch has, by each of its measures, with the text."""
-    launch = Launch(run.values)
+    launch = StrictLaunch(run.values)
     amounts: dict[str, list[list[Any] | None]] = {}
     for rule in rules:
         if rule not in BY_ID or not BY_ID[rule].measures:

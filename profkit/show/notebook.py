@@ -15,7 +15,7 @@ from functools import wraps
 from math import nan
 from os.path import basename
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 from msgspec import structs
@@ -29,9 +29,9 @@ from profkit.evidence.claims import Verified, verify_claim_files
 from profkit.evidence.compare import Compared, Policy, compare_sides
 from profkit.evidence.noise import KnownSpreads
 from profkit.evidence.runs import Evidence, Run, load_runs_of_side
-from profkit.files import expand_home, is_folder, is_there, write_text
+from profkit.files import expand_home, is_folder, is_path_there, write_text
 from profkit.model import whatif as cost_model
-from profkit.model.launch import Launch
+from profkit.model.launch import StrictLaunch
 from profkit.program import recorded
 from profkit.program.sides import compare_recordings
 from profkit.records.paths import SUFFIXES, expand_paths
@@ -45,6 +45,10 @@ from profkit.show.text.terminal import ShowsItself, make_console, render_text
 from profkit.show.views import comparison as changes
 from profkit.show.views import explain as pages
 from profkit.show.views.triage import show_compared_triages, show_triage
+
+if TYPE_CHECKING:
+    from profkit.units import FrameCell, LaunchIndex, TextOrEmpty
+
 
 KERNEL = 48  # characters of a kernel name in a table, and in the head of a comparison
 LONGEST = 400  # characters of any other cell
@@ -114,10 +118,10 @@ def show_frame(frame: pd.DataFrame, leading: Sequence[str] = LEADING) -> Iterato
         rows = frame.head(pd.options.display.min_rows or most)
     shown = _choose_column_indices(frame, leading)
     yield _make_frame_grid(rows, shown)
-    columns = f"{len(shown)} of {figures.format_counted(frame.shape[1], 'column')}"
-    yield TextLine(f"{len(rows)} of {figures.format_counted(count, 'row')}, {columns}")
+    columns = f"{len(shown)} of {figures.format_count_with_noun(frame.shape[1], 'column')}"
+    yield TextLine(f"{len(rows)} of {figures.format_count_with_noun(count, 'row')}, {columns}")
     for rule, times in doubts.items():
-        hidden = figures.format_counted(times, "row is", "rows are")
+        hidden = figures.format_count_with_noun(times, "row is", "rows are")
         yield TextLine(f"{rule} is about the measurement: {hidden} not shown")
     if not_shown:
         yield TextLine(f"not shown: {', '.join(not_shown)} (the column status has all)")
@@ -184,7 +188,7 @@ def _drop_measurement_notes(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[Any
     return frame[~is_doubt.astype(bool)], frame["rule"][is_doubt].value_counts().to_dict()
 
 
-def format_frame_cell(name: str, value: Any) -> str:
+def format_frame_cell(name: str, value: FrameCell) -> TextOrEmpty:
     """Return a cell of the column `name` for people: with a unit, names shortened, "" for none."""
     if name in _SHOWN_AS:
         text = _SHOWN_AS[name](value)
@@ -349,7 +353,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
     for row in list_frame_rows_as_dicts(resolve_launches(runs, artifacts)):
-        launch = Launch({k: float(v) for k, v in row.items() if k in CATALOGUE})
+        launch = StrictLaunch({k: float(v) for k, v in row.items() if k in CATALOGUE})
         hope = cost_model.predict_speedup_of_changes(launch, counts)
         bound = cost_model.bound_speedup_of_changes(launch, counts)
         rows.append((*map(row.get, names), hope.gain, hope.low, hope.high, bound))
@@ -458,7 +462,7 @@ def _make_rows_without_finding(every: pd.DataFrame, fires: pd.DataFrame) -> pd.D
     return silent
 
 
-def _name_first_place(lines: Sequence[SourceShare] | None) -> str:
+def _name_first_place(lines: Sequence[SourceShare] | None) -> TextOrEmpty:
     """Return the file and line of most of a finding's cause; "" where no line is known."""
     if not lines:
         return ""
@@ -687,7 +691,7 @@ def resolve_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.Da
 
 def _is_path_or_pattern(name: str | Path) -> bool:
     text = str(name)
-    there = is_there(expand_home(text))
+    there = is_path_there(expand_home(text))
     return there or any(c in text for c in "*?[/\\") or text.endswith((*SUFFIXES, ".csv"))
 
 
@@ -724,7 +728,7 @@ def find_only_value(frame: pd.DataFrame, column: str) -> str | None:
 
 def resolve_reports(
     given: Given, artifacts: str | Path = "artifacts"
-) -> tuple[list[str], set[tuple[str, int]]]:
+) -> tuple[list[str], set[tuple[str, LaunchIndex]]]:
     """Return the files that are meant, and which launches in them; all where files were given."""
     if isinstance(given, str | Path) and _is_path_or_pattern(given):
         return [str(path) for path in expand_paths(given)], set()

@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from profkit.evidence.ladder import LadderStep
     from profkit.evidence.noise import HistoryStep
     from profkit.evidence.samples import Interval
+    from profkit.units import (
+        Clause,
+        FrameRow,
+        MetricName,
+        MetricValues,
+        PipeName,
+        RunLabel,
+        Seconds,
+        SentenceOrEmpty,
+        ShareOrNan,
+        TextOrEmpty,
+    )
 
 Row = Mapping[str, Any]
 
@@ -63,7 +75,7 @@ def format_range(low: float, high: float, per: str) -> str:
     if not high > 1.02 * low:
         return text
     shown = float(text.partition(" ")[0].replace(",", ""))
-    return f"{figures.format_figures(low * shown / high)}–{text}"
+    return f"{figures.format_three_figures(low * shown / high)}–{text}"
 
 
 def make_display_name(name: str) -> str:
@@ -81,7 +93,7 @@ def say_share_of_roof(point: model.RooflinePoint) -> str:
     return f"{figures.format_share(point.share)} of {make_display_name(point.roof)}"
 
 
-def describe_roofline_position(launch_row: Row) -> str:
+def describe_roofline_position(launch_row: FrameRow) -> Clause:
     """Return what a launch reached: operations and bytes per second, and its share of which roof."""
     nearest = model.find_nearest_roof(launch_row)
     if nearest is None:
@@ -107,7 +119,7 @@ def describe_roofline_position(launch_row: Row) -> str:
     )
 
 
-def count_reasons_for_no_point(rows: Sequence[Row]) -> Counter[str]:
+def count_reasons_for_no_point(rows: Sequence[FrameRow]) -> Counter[str]:
     """Return why launches have no point, and which section of ncu's has what they need."""
     reasons: Counter[str] = Counter()
     for row in rows:
@@ -119,7 +131,7 @@ def count_reasons_for_no_point(rows: Sequence[Row]) -> Counter[str]:
     return reasons
 
 
-def explain_empty_roofline(rows: Sequence[Row]) -> str:
+def explain_empty_roofline(rows: Sequence[FrameRow]) -> SentenceOrEmpty:
     """Say why no launch has a point on a roofline; "" where one has, or where there is no launch."""
     if not rows or any(model.list_roofline_points(row) for row in rows):
         return ""
@@ -133,7 +145,7 @@ def explain_empty_roofline(rows: Sequence[Row]) -> str:
 _LONG = 0.1  # of the longest launch's time
 
 
-def select_long_launches(rows: Sequence[Row]) -> list[Row]:
+def select_long_launches(rows: Sequence[FrameRow]) -> list[FrameRow]:
     """Return the launches that last at least a tenth of the longest one's time; all if no time is known.
 
     ncu divides counted cycles by the duration of a launch. Its start and end, a few microseconds,
@@ -146,7 +158,7 @@ def select_long_launches(rows: Sequence[Row]) -> list[Row]:
 
 
 def choose_ceiling_ranges_to_draw(
-    rows: Sequence[Row], points: Sequence[model.RooflinePoint]
+    rows: Sequence[FrameRow], points: Sequence[model.RooflinePoint]
 ) -> list[Roof]:
     """Return the ceilings to draw: every level, FP32, and the precisions in which arithmetic ran.
 
@@ -286,7 +298,7 @@ PIPES = tuple(
 )
 
 
-def get_pipe_shares(row: Mapping[str, float], pipe: str) -> tuple[float, float]:
+def get_pipe_shares(row: MetricValues, pipe: PipeName) -> tuple[ShareOrNan, ShareOrNan]:
     """Return elapsed and active share, NaN where not collected."""
     return row.get(f"{pipe}_busy", nan), row.get(f"{pipe}_busy_active", nan)
 
@@ -294,7 +306,7 @@ def get_pipe_shares(row: Mapping[str, float], pipe: str) -> tuple[float, float]:
 LIMITS = tuple(m.name for m in OCCUPANCY if m.name.startswith("limit_"))
 
 
-def find_cuts_for_one_more_block(row: Mapping[str, float]) -> dict[str, str]:
+def find_cuts_for_one_more_block(row: MetricValues) -> dict[MetricName, TextOrEmpty]:
     """Return what a limiter by itself has to give for one more block; "" where that is not known."""
     registers, shared = (row.get(f"{name}_step", nan) for name in ("registers", "shared"))
     return {
@@ -303,7 +315,9 @@ def find_cuts_for_one_more_block(row: Mapping[str, float]) -> dict[str, str]:
     }
 
 
-def find_deciding_block_limits(row: Mapping[str, float]) -> tuple[dict[str, float], list[str], str]:
+def find_deciding_block_limits(
+    row: MetricValues,
+) -> tuple[dict[MetricName, float], list[MetricName], str]:
     """Return the blocks per SM by limiter, who decides, and what they give for one more block.
 
     A dash when one of them cannot. Shared memory without a step needs none: the driver only
@@ -332,7 +346,7 @@ def get_latest_reference_times(steps: Sequence[LadderStep]) -> dict[str, Interva
     return times
 
 
-def get_reference_medians_by_name(steps: Sequence[LadderStep]) -> dict[str, float]:
+def get_reference_medians_by_name(steps: Sequence[LadderStep]) -> dict[str, Seconds]:
     """Return names -> median; those that are as good as one share a name."""
     medians = {name: time.median for name, time in get_latest_reference_times(steps).items()}
     references: dict[str, float] = {}
@@ -361,7 +375,7 @@ class HistoryPoint:
     told: str  # all that is known of it, in words
 
 
-def group_history_points(steps: Sequence[HistoryStep]) -> dict[str, list[HistoryPoint]]:
+def group_history_points(steps: Sequence[HistoryStep]) -> dict[RunLabel, list[HistoryPoint]]:
     """Return subject -> its timed runs, oldest first."""
     machines: dict[str, str] = {}
     points: dict[str, list[HistoryPoint]] = {}
@@ -375,7 +389,9 @@ def group_history_points(steps: Sequence[HistoryStep]) -> dict[str, list[History
     return points
 
 
-def _make_history_point(step: HistoryStep, median: float, machine: str, order: int) -> HistoryPoint:
+def _make_history_point(
+    step: HistoryStep, median: Seconds, machine: str, order: int
+) -> HistoryPoint:
     """Return a timed run as a point; its interval is the median twice where it has none."""
     run = step.run
     made, commit = (run.made or "")[:10], (run.commit or "")[:8]

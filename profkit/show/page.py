@@ -65,6 +65,7 @@ from profkit.show.views.history import show_history_steps
 if TYPE_CHECKING:
     from profkit.reports.frame import Reports
     from profkit.show.text.blocks import Block
+    from profkit.units import CaseName, HtmlText, RuleName, Seconds, Sentence
 
 WEB = Path(__file__).parent / "web"
 SCRIPTS = ("page.js", "table.js", "charts.js", "compare.js")
@@ -119,39 +120,39 @@ def render_page(
 
 
 def _make_page_head(
-    title: str, every: Sequence[LaunchRow], shown: Sequence[launch.PageRow]
+    title: str, all_rows: Sequence[LaunchRow], shown_rows: Sequence[launch.PageRow]
 ) -> dict[str, Any]:
     """Return the page's names, its first sentences, and how much of all rows it shows."""
     runs = []
-    rows = list(every)
-    for place, row in enumerate(shown):
+    rows = list(all_rows)
+    for place, row in enumerate(shown_rows):
         runs.append(row.run)
         rows[place] = row.row  # with the source lines that could be read
-    launches = sum(len(row.launches) for row in every)
+    launches = sum(len(row.launches) for row in all_rows)
     return {
         "title": write_page_heading(title, runs),
         "tab": make_tab_title(title, runs),
         "answer": write_headline(rows),
-        "left_out": len(every) - len(shown),
+        "left_out": len(all_rows) - len(shown_rows),
         "count": launches,
-        "total": say_total_time(every),
-        "order": describe_row_order(every),
+        "total": say_total_time(all_rows),
+        "order": describe_row_order(all_rows),
     }
 
 
-def _sum_times(rows: Iterable[LaunchRow]) -> float:
+def _sum_times(rows: Iterable[LaunchRow]) -> Seconds:
     return sum(row.total for row in rows)
 
 
 def _make_page_rows(
-    every: Sequence[LaunchRow], top: int | None
-) -> tuple[list[launch.PageRow], list[str]]:
-    """Return the worst `top` rows with their hottest source lines, and notes on unreadable sources."""
-    chosen = every[:top]
+    all_rows: Sequence[LaunchRow], most_rows: int | None
+) -> tuple[list[launch.PageRow], list[Sentence]]:
+    """Return the worst rows with their hottest source lines, and notes on unreadable sources."""
+    chosen = all_rows[:most_rows]
     runs, notes = add_source_lines_and_explain_missing(
         [row.median_launch for row in chosen], LINES, HOT, AROUND
     )
-    total = _sum_times(every)
+    total = _sum_times(all_rows)
     shown = []
     for number, (row, run) in enumerate(zip(chosen, runs, strict=True), 1):
         with_lines = row.replace_launch(row.median_launch, run)
@@ -159,24 +160,28 @@ def _make_page_rows(
     return shown, notes
 
 
-def _describe_launch_table(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
+def _describe_launch_table(shown_rows: Sequence[launch.PageRow]) -> dict[str, Any]:
     """Return the table of launches with what its filters offer, their details, and their words."""
     rows = []
     choices: dict[str, Counter[str]] = {"bound": Counter(), "device": Counter(), "case": Counter()}
-    for row in shown:
+    for row in shown_rows:
         summary = launch.make_table_row_of_launch(row)
         rows.append((summary, launch.make_launch_section(row)))
         for key, counts in choices.items():
             counts[summary[key]] += 1
-    words = list(launch.iterate_linked_words(shown))
+    words = list(launch.iterate_linked_words(shown_rows))
     return {"rows": rows, "choices": choices, "words": words, "words_of_nvidia": IN_WORDS}
 
 
-def _draw_page_pictures(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
+def _draw_page_pictures(shown_rows: Sequence[launch.PageRow]) -> dict[str, Any]:
     """Return the bar of time, and a roofline per device with the key to its marks."""
-    rooflines = draw_roofline_of_each_device([(row.number, row.label, row.run) for row in shown])
+    rooflines = draw_roofline_of_each_device(
+        [(row.number, row.label, row.run) for row in shown_rows]
+    )
     return {
-        "bar": draw_strip(launch.iterate_time_bars(shown), "Time by kernel", listed=True),
+        "bar": draw_strip(
+            launch.iterate_time_bars(shown_rows), "Time by kernel", are_bars_named_in_label=True
+        ),
         "rooflines": rooflines,
         "has_points": any("<svg" in picture for picture in rooflines.values()),
         "looks": [(bound, bound) for bound in BOUNDS],
@@ -184,7 +189,7 @@ def _draw_page_pictures(shown: Sequence[launch.PageRow]) -> dict[str, Any]:
     }
 
 
-def _make_ladder_sections(ladders: Iterable[Ladder]) -> list[tuple[str, Markup, list[Block]]]:
+def _make_ladder_sections(ladders: Iterable[Ladder]) -> list[tuple[CaseName, Markup, list[Block]]]:
     """Return each ladder's case, picture and words."""
     sections = []
     for ladder in ladders:
@@ -230,10 +235,12 @@ def describe_reports_and_gpu(runs: Sequence[JudgedLaunch]) -> str:
     return ", ".join([name, *([" and ".join(devices)] if devices else [])])
 
 
-def build_page_data(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
+def build_page_data(
+    shown_rows: Sequence[launch.PageRow], ladders: Sequence[Ladder]
+) -> dict[str, Any]:
     """Return what the page's script reads: the catalogue, the rules, and every launch's numbers."""
     times = _format_ladder_times(ladders)
-    rules = _list_evaluated_rules(shown)
+    rules = _list_evaluated_rules(shown_rows)
     ours = [rule for rule in rules if rule in BY_ID]
     metrics = []
     for metric in CATALOGUE.values():
@@ -241,7 +248,7 @@ def build_page_data(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) 
         metrics.append(about)
     meanings = {make_display_name(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
     launches = []
-    for row in shown:
+    for row in shown_rows:
         data = launch.make_launch_data(row, rules)
         data["timed"] = times.get((row.run.variant, row.run.case), "")
         launches.append(data)
@@ -263,7 +270,9 @@ def build_page_data(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) 
     }
 
 
-def _format_ladder_times(ladders: Iterable[Ladder]) -> dict[tuple[str | None, str | None], str]:
+def _format_ladder_times(
+    ladders: Iterable[Ladder],
+) -> dict[tuple[str | None, CaseName | None], str]:
     """Return (variant or reference, case) -> its time on a ladder, as text."""
     times: dict[tuple[str | None, str | None], str] = {}
     for ladder in ladders:
@@ -274,7 +283,7 @@ def _format_ladder_times(ladders: Iterable[Ladder]) -> dict[tuple[str | None, st
     return times
 
 
-def _list_evaluated_rules(shown: Iterable[launch.PageRow]) -> list[str]:
+def _list_evaluated_rules(shown: Iterable[launch.PageRow]) -> list[RuleName]:
     """Return the rules that were asked of launches: profkit's in its order, then the user's own."""
     asked: dict[str, None] = {}
     for row in shown:
@@ -284,7 +293,7 @@ def _list_evaluated_rules(shown: Iterable[launch.PageRow]) -> list[str]:
     return ours + [rule for rule in asked if rule not in BY_ID]
 
 
-def list_measures_for_script(rule: str) -> list[dict[str, Any]]:
+def list_measures_for_script(rule: RuleName) -> list[dict[str, Any]]:
     """Return how the script tells whether a launch has less of a rule's cause than another."""
     measures = []
     for measure in BY_ID[rule].measures:
@@ -293,21 +302,21 @@ def list_measures_for_script(rule: str) -> list[dict[str, Any]]:
     return measures
 
 
-def render_program_page(program: PageProgram) -> str:
+def render_program_page(program: PageProgram) -> HtmlText:
     """Return a page of one program alone, with the report page's parts and no script at all."""
     content = {"title": f"Triage: {program.name}", "program": make_program_section(program, 1, {})}
-    return fill_template("program.html", content, rules=write_highlight_rules(program, 1))
+    return fill_template("program.html", content, css_rules=write_highlight_rules(program, 1))
 
 
 def fill_template(
-    template: str, content: Mapping[str, Any], script: str = "", rules: str = ""
-) -> str:
+    template: str, content: Mapping[str, Any], script: str = "", css_rules: str = ""
+) -> HtmlText:
     """Return a page by a template; its policy allows its own style and script and nothing else."""
     if "</script" in script.lower() or "<!--" in script:
         raise ProfkitError(
             "a script of the page would end itself", "this is a bug; please report it"
         )
-    style = (WEB / "page.css").read_text("utf-8") + rules
+    style = (WEB / "page.css").read_text("utf-8") + css_rules
     allowed = ""
     if script:
         allowed = f"script-src {_hash_for_policy(script)}; "
@@ -362,8 +371,8 @@ def _escape_texts(value: Any) -> Any:
 
 
 def _find_runs_beside_reports(
-    reports: Reports, shown: Collection[str]
-) -> tuple[list[Run], list[str]]:
+    reports: Reports, chosen_reports: Collection[str]
+) -> tuple[list[Run], list[Sentence]]:
     """Return a run of each variant and case that has a record beside a report, and bad records."""
     runs: dict[tuple[str, str], Run] = {}
     problems = []
@@ -371,7 +380,7 @@ def _find_runs_beside_reports(
     for file in reports.files:
         path = Path(file.path)
         beside = path.with_suffix(".json")
-        if file.path not in shown or file.status != "ok" or not is_file(beside):
+        if file.path not in chosen_reports or file.status != "ok" or not is_file(beside):
             continue
         try:
             record = read_record(beside)
@@ -384,10 +393,10 @@ def _find_runs_beside_reports(
 
 
 def _build_ladders_beside_reports(
-    reports: Reports, shown: Collection[str]
-) -> tuple[list[Ladder], list[str]]:
+    reports: Reports, chosen_reports: Collection[str]
+) -> tuple[list[Ladder], list[Sentence]]:
     """Return a ladder per case of the records beside reports, and what could not be used of them."""
-    runs, notes = _find_runs_beside_reports(reports, shown)
+    runs, notes = _find_runs_beside_reports(reports, chosen_reports)
     cases: dict[str, list[Run]] = {}
     for run in runs:
         if run.case:
@@ -406,11 +415,11 @@ def _build_ladders_beside_reports(
 
 
 def make_history_section(
-    name: str, every: Sequence[HistoryStep], shown: Iterable[JudgedLaunch]
+    name: str, all_steps: Sequence[HistoryStep], shown_launches: Iterable[JudgedLaunch]
 ) -> dict[str, Any]:
     """Return the history of the variants and cases that are shown; all of it where it has none."""
-    subjects = {f"{run.variant}.{run.case}" for run in shown}
-    steps = [step for step in every if step.run.subject in subjects] or every
+    subjects = {f"{run.variant}.{run.case}" for run in shown_launches}
+    steps = [step for step in all_steps if step.run.subject in subjects] or all_steps
     points = group_history_points(steps)
     charts, machines = draw_histories(points)
     measured_once = 0

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -24,13 +24,27 @@ from profkit.show.text.blocks import get_plain_text
 from profkit.show.text.escape import shorten_name
 from profkit.show.views import triage as screen
 
+if TYPE_CHECKING:
+    from profkit.units import (
+        CauseName,
+        ClauseOrEmpty,
+        CssTextOrEmpty,
+        KernelJson,
+        LookName,
+        Nanoseconds,
+        Share,
+        StepJson,
+        WorkIndex,
+    )
+
+
 CELL = 0.0004  # of the width: what begins in the same one is drawn as one, whatever it is
 NARROW = 4 * CELL  # what is narrower, and next to its like, is drawn as one with it
 KERNELS = 12  # rows of the table
 FINDINGS = 12  # those that light up: each takes a few rules of the page's style
 LANES = 8  # more do not stay in view
 LOOKS = {cause: bound for cause, (_, _, bound) in screen.CAUSES.items()}
-Launched = Mapping[tuple[Any, ...], str]  # kernel, grid, block -> its element on the page
+ElementByLaunch = Mapping[tuple[Any, ...], str]  # kernel, grid, block -> its element on the page
 
 
 @dataclass(frozen=True)
@@ -42,14 +56,16 @@ class PageProgram:
     content: Mapping[str, Any]  # the same as "profkit.triage/1", with what was counted
 
 
-def make_program_section(program: PageProgram, number: int, launched: Launched) -> dict[str, Any]:
+def make_program_section(
+    program: PageProgram, program_number: int, element_by_launch: ElementByLaunch
+) -> dict[str, Any]:
     """Return a program as a part of a page; its elements are named by its number."""
     content, step = program.content, program.content["step"]
     kernels = content["kernels"][:KERNELS]
-    at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
+    at = {row["id"]: f"program-{program_number}-{row['id']}" for row in kernels}
     marks = list_highlight_marks_of_works(program.triage)
     lanes = draw_timeline(program.triage, at)
-    head, rows = _make_kernels_table(program, launched, at)
+    head, rows = _make_linked_kernel_rows(program, element_by_launch, at)
     return {
         "name": program.name,
         "answer": screen.write_step_answer(content),
@@ -72,23 +88,25 @@ def make_program_section(program: PageProgram, number: int, launched: Launched) 
     }
 
 
-def _draw_step_bar(step: Mapping[str, Any]) -> dict[str, Any]:
+def _draw_step_bar(step: StepJson) -> dict[str, Any]:
     """Return the step as a bar of computing and idle time by its cause, and the key to its looks."""
     bars = []
     for cause, begin, end, text in screen.iterate_step_segments(step):
         bars.append(Bar(begin, end, LOOKS[cause], text))
     legend = [(LOOKS[cause], text) for cause, text in screen.iterate_step_shares(step)]
-    return {"bar": draw_strip(bars, "The step", listed=True), "legend": legend}
+    return {"bar": draw_strip(bars, "The step", are_bars_named_in_label=True), "legend": legend}
 
 
-def _list_work_kinds(answer: Triage) -> list[tuple[str, str]]:
+def _list_work_kinds(answer: Triage) -> list[tuple[LookName, str]]:
     """Return look and name of each kind of work in the step, in the order of the first ones."""
     kinds = dict.fromkeys(work.kind for work in answer.steps.typical.works)
     return [(f"k-{kind}", kind) for kind in kinds]
 
 
 def _list_finding_cards(
-    program: PageProgram, element_ids: Mapping[str, str], marks: Mapping[int, Sequence[str]]
+    program: PageProgram,
+    element_by_kernel_id: Mapping[str, str],
+    marks: Mapping[WorkIndex, Sequence[str]],
 ) -> list[dict[str, Any]]:
     """List findings as cards; a card without a mark covers nothing that is drawn."""
     drawn = set(chain.from_iterable(marks.values()))
@@ -102,9 +120,9 @@ def _list_finding_cards(
         if mark not in drawn:
             mark = ""
         kernels = [
-            (name, element_ids[name])
+            (name, element_by_kernel_id[name])
             for name in sort_kernel_ids(row["kernels"])
-            if name in element_ids
+            if name in element_by_kernel_id
         ]
         card = {
             "title": title,
@@ -122,8 +140,10 @@ def sort_kernel_ids(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (len(name), name))
 
 
-def _make_kernels_table(
-    program: PageProgram, launched: Launched, element_ids: Mapping[str, str]
+def _make_linked_kernel_rows(
+    program: PageProgram,
+    element_by_launch: ElementByLaunch,
+    element_by_kernel_id: Mapping[str, str],
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """List the columns of the table of kernels, and its rows."""
     kernels = program.content["kernels"][:KERNELS]
@@ -133,8 +153,8 @@ def _make_kernels_table(
     for row, cells in zip(kernels, table.rows, strict=True):
         shape = [tuple(row[key]) if row[key] else None for key in ("grid", "block")]
         shown = {
-            "at": element_ids[row["id"]],
-            "to": launched.get((remove_demangler_differences(row["name"]), *shape), ""),
+            "at": element_by_kernel_id[row["id"]],
+            "to": element_by_launch.get((remove_demangler_differences(row["name"]), *shape), ""),
             "share": f"{row['share']:.3g}",
             "cells": [get_plain_text(cells[column]) for column in columns],
             "mark": row["id"],
@@ -143,7 +163,7 @@ def _make_kernels_table(
     return [table.head[column] for column in columns], rows
 
 
-def _say_more_kernels(kernels: Sequence[Mapping[str, Any]]) -> str:
+def _say_more_kernels(kernels: Sequence[KernelJson]) -> ClauseOrEmpty:
     """Return how many kernels the table leaves out, and what they take; "" where it has all."""
     rest = kernels[KERNELS:]
     if not rest:
@@ -151,7 +171,7 @@ def _say_more_kernels(kernels: Sequence[Mapping[str, Any]]) -> str:
     return screen.describe_rest_of_rows(rest)
 
 
-def write_highlight_rules(program: PageProgram, number: int) -> str:
+def write_highlight_rules(program: PageProgram, program_number: int) -> CssTextOrEmpty:
     """Return rules of style by which what belongs together lights up.
 
     One of them asks for what is pointed at, one for what has the focus, where nothing is pointed at,
@@ -159,7 +179,7 @@ def write_highlight_rules(program: PageProgram, number: int) -> str:
     """
     marks = [f"f{n}" for n in range(1, min(len(program.triage.findings), FINDINGS) + 1)]
     marks += [group.id for group in program.triage.groups[:KERNELS]]
-    page = f"#program-{number}"
+    page = f"#program-{program_number}"
     quiet = f"{page}:not(:has(.lights:hover))"
     still = f"{page}:not(:has(.lights:hover,.lights:focus-within))"
     rules = []
@@ -177,7 +197,7 @@ def write_highlight_rules(program: PageProgram, number: int) -> str:
     return ""
 
 
-def list_highlight_marks_of_works(answer: Triage) -> dict[int, tuple[str, ...]]:
+def list_highlight_marks_of_works(answer: Triage) -> dict[WorkIndex, tuple[str, ...]]:
     """Return each work's marks: f1 for the first finding that covers it, k1 for its kernel's row."""
     marks: dict[int, list[str]] = {}
     for number, finding in enumerate(answer.findings[:FINDINGS], 1):
@@ -189,7 +209,7 @@ def list_highlight_marks_of_works(answer: Triage) -> dict[int, tuple[str, ...]]:
     return {index: tuple(own) for index, own in marks.items()}
 
 
-def list_highlight_marks_of_idle(answer: Triage, cause: str) -> tuple[str, ...]:
+def list_highlight_marks_of_idle(answer: Triage, cause: CauseName) -> tuple[str, ...]:
     """Return the marks of idle time: those of findings that are about idle time of its cause."""
     marks = []
     for number, finding in enumerate(answer.findings[:FINDINGS], 1):
@@ -199,19 +219,19 @@ def list_highlight_marks_of_idle(answer: Triage, cause: str) -> tuple[str, ...]:
 
 
 def draw_timeline(
-    answer: Triage, element_ids: Mapping[str, str] | None = None
+    answer: Triage, element_by_kernel_id: Mapping[str, str] | None = None
 ) -> dict[str, Markup]:
     """Draw the typical step as strips: idle time by its cause, a stream each, lines of Python.
 
     Args:
         answer: Whose step.
-        element_ids: The page's element of each group of kernels that has one.
+        element_by_kernel_id: The page's element of each group of kernels that has one.
     """
     first, wide = answer.steps.typical.first, max(1, answer.split.period)
     marks = list_highlight_marks_of_works(answer)
     lanes = {"idle": _list_idle_bars(answer, first, wide)}
     works = list(enumerate(answer.steps.typical.works))
-    elements = _list_page_elements(answer, element_ids or {})
+    elements = _list_page_elements(answer, element_by_kernel_id or {})
     for index, work in sorted(works, key=lambda numbered: numbered[1].activity.stream):
         done = work.activity
         if done.end <= first:
@@ -230,13 +250,13 @@ def draw_timeline(
     return {name: draw_strip(_merge_narrow_bars(bars), name) for name, bars in lanes.items()}
 
 
-def _list_idle_bars(answer: Triage, first: int, wide: int) -> list[Bar]:
-    """Return the step's idle time by its cause; `first` and `wide` in ns."""
+def _list_idle_bars(answer: Triage, step_begin_ns: Nanoseconds, step_ns: Nanoseconds) -> list[Bar]:
+    """Return the step's idle time by its cause; `step_begin_ns` and `step_ns` in ns."""
     bars = []
     for start, stop, cause in answer.split.gaps:
         bar = Bar(
-            begin=(start - first) / wide,
-            end=(stop - first) / wide,
+            begin=(start - step_begin_ns) / step_ns,
+            end=(stop - step_begin_ns) / step_ns,
             look=LOOKS[cause],
             about=f"idle, {cause}: {_say_time(stop - start)}",
             marks=list_highlight_marks_of_idle(answer, cause),
@@ -245,12 +265,14 @@ def _list_idle_bars(answer: Triage, first: int, wide: int) -> list[Bar]:
     return bars
 
 
-def _list_page_elements(answer: Triage, element_ids: Mapping[str, str]) -> dict[int, str]:
+def _list_page_elements(
+    answer: Triage, element_by_kernel_id: Mapping[str, str]
+) -> dict[WorkIndex, str]:
     """Return the page's element of each work whose group of kernels has one."""
     elements = {}
     for group in answer.groups:
-        if group.id in element_ids:
-            elements.update(dict.fromkeys(group.works, element_ids[group.id]))
+        if group.id in element_by_kernel_id:
+            elements.update(dict.fromkeys(group.works, element_by_kernel_id[group.id]))
     return elements
 
 
@@ -264,12 +286,15 @@ def _say_work(work: StepWork) -> str:
     return said
 
 
-def _say_time(nanoseconds: int) -> str:
+def _say_time(nanoseconds: Nanoseconds) -> str:
     return format_seconds(nanoseconds / 1e9)
 
 
 def _list_line_bars(
-    works: Sequence[StepWork], marks: Mapping[int, Sequence[str]], first: int, wide: int
+    works: Sequence[StepWork],
+    marks: Mapping[WorkIndex, Sequence[str]],
+    step_begin_ns: Nanoseconds,
+    step_ns: Nanoseconds,
 ) -> Iterator[Bar]:
     """Yield a bar for each run of works of one line on the busiest stream; two looks take turns."""
     own = _list_works_of_busiest_stream(works)
@@ -281,21 +306,21 @@ def _list_line_bars(
     for turn, run in enumerate(list_line_runs(parts)):
         inside = own[at : at + run.works]
         at += run.works
-        if run.place is None or not run.place.line or run.end <= first:
+        if run.place is None or not run.place.line or run.end <= step_begin_ns:
             continue
         lit: dict[str, None] = {}
         for index in inside:
             lit |= dict.fromkeys(marks.get(index, ()))
         yield Bar(
-            begin=(run.begin - first) / wide,
-            end=(run.end - first) / wide,
+            begin=(run.begin - step_begin_ns) / step_ns,
+            end=(run.end - step_begin_ns) / step_ns,
             look="line-even" if turn % 2 else "line-odd",
             about=f"{describe_place(run.place)}, {_say_time(run.end - run.begin)}",
             marks=tuple(lit),
         )
 
 
-def _list_works_of_busiest_stream(works: Sequence[StepWork]) -> list[int]:
+def _list_works_of_busiest_stream(works: Sequence[StepWork]) -> list[WorkIndex]:
     """Return the works of the stream whose works take longest, by when they start."""
     times: Counter[int] = Counter()
     for work in works:
@@ -335,7 +360,7 @@ def _are_bars_alike(one: Bar, other: Bar) -> bool:
     return (one.look, one.to, one.marks) == (other.look, other.to, other.marks)
 
 
-def _merge_bars(group: Sequence[Bar], end: float) -> Bar:
+def _merge_bars(group: Sequence[Bar], end: Share) -> Bar:
     """Return the widest of some bars, from the first's begin to the last's end, with all marks."""
     widest = max(group, key=lambda bar: bar.end - bar.begin)
     marks = dict.fromkeys(mark for bar in group for mark in bar.marks)

@@ -351,7 +351,7 @@ def test_a_variant_that_cannot_be_ablated_leaves_the_others_to_be(monkeypatch) -
     monkeypatch.setattr(run.device, "query_first_gpu", lambda: None)
     monkeypatch.setattr(run, "_ablate_case", ablate_case)
     monkeypatch.setattr(
-        run, "make_record", lambda _run, name, case: Record(variant=name, case=case)
+        run, "make_record_without_timing", lambda _run, name, case: Record(variant=name, case=case)
     )
     said: list[ProfkitError] = []
     target = SimpleNamespace(cases=("A",))

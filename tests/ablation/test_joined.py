@@ -183,13 +183,13 @@ def test_what_the_driver_does_not_launch_is_refused_alone(monkeypatch: pytest.Mo
     )
     monkeypatch.setattr(device, "get_error_name", lambda code: "refused")
     monkeypatch.setattr(assemble, "assemble_all_ptx_in_parallel", lambda *of: {})
-    monkeypatch.setattr(preparation, "_prepare_change", lambda *of: None)
+    monkeypatch.setattr(preparation, "_load_control_and_changed", lambda *of: None)
 
     def fail(error: int) -> None:
         def launch(*of: object) -> None:
             raise device.CudaError(error, "cuFuncSetAttribute")
 
-        monkeypatch.setattr(preparation, "_prepare_other_code", launch)
+        monkeypatch.setattr(preparation, "_load_code_for_same_work", launch)
 
     fail(1)
     refused = preparation.prepare_changes(lab, code, lambda _: None).refused

@@ -11,13 +11,13 @@ from profkit.lab.ablation.comparison import (
     refuse_base_slower_than_original,
     refuse_gain_of_other_work,
 )
-from profkit.lab.ablation.judge import AblatedCall, judge_ablated_call
+from profkit.lab.ablation.judge import AblationsOfCall, decide_bound_by_ablations
 from profkit.records.ablation import AblationVerdict, LaunchOnlyTimes, MeasuredAblation, Refusal
 
 SHAPE = LaunchOnlyTimes(
     half_occupancy=1.0, half_grid=0.5, idle=0.02, longest_block=1.1, blocks=1056, blocks_per_sm=8
 )
-QUIET = AblatedCall(
+QUIET = AblationsOfCall(
     seconds=1e-4,
     measured={},
     refused={},
@@ -57,7 +57,7 @@ def shaped(**values: Any) -> LaunchOnlyTimes:
 
 
 def judged(**values: Any) -> AblationVerdict:
-    return judge_ablated_call(replace(QUIET, **values))
+    return decide_bound_by_ablations(replace(QUIET, **values))
 
 
 def test_stores_of_more_than_dram_can_carry_are_the_l2s() -> None:

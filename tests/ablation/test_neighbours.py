@@ -8,7 +8,7 @@ from profkit.lab.ablation import survey
 from profkit.lab.ablation.change import CodeChange
 from profkit.lab.ablation.classes.conflict_free import ConflictsGone
 from profkit.lab.ablation.neighbours import (
-    find_alignments_of_registers,
+    find_alignments_of_offsets,
     find_widths_with_neighbours,
 )
 from profkit.lab.ablation.ptx import parse_ptx_module
@@ -94,5 +94,5 @@ def test_what_other_threads_may_see_is_accessed_alone(word: str) -> None:
 
 def test_a_multiple_is_known_of_what_is_written_once() -> None:
     (kernel,) = parse_ptx_module(KERNEL.format("shl.b32 %r2, %r1, 3;")).kernels.values()
-    found = find_alignments_of_registers(kernel)
+    found = find_alignments_of_offsets(kernel)
     assert (found["%r1"], found["%r2"], found["%r3"], found["%r4"]) == (1, 8, 16, 8)

@@ -10,7 +10,7 @@ from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode
 from profkit.lab.ablation.classes.wide import ABLATION
 from profkit.lab.ablation.comparison import refuse_gain_beyond_arithmetic
 from profkit.lab.ablation.footprint import replace_accesses_of_regions, write_marking_module
-from profkit.lab.ablation.launches import rank_axes, shrink_grid
+from profkit.lab.ablation.launches import rank_axes_longest_first, shrink_grid
 from profkit.lab.ablation.ptx import PtxModule, parse_ptx_module
 from profkit.lab.ablation.survey import (
     AccessCounts,
@@ -127,7 +127,7 @@ def test_accesses_of_one_array_are_stretched_from_one_first_byte_and_touch_all_o
 
 
 def test_a_part_of_the_blocks_is_taken_along_any_axis() -> None:
-    assert rank_axes((6, 64, 1)) == [1, 0, 2]
+    assert rank_axes_longest_first((6, 64, 1)) == [1, 0, 2]
     assert shrink_grid((128, 128, 1), 4) == (32, 128, 1)
     assert shrink_grid((128, 128, 1), 4, axis=1) == (128, 32, 1)
 

@@ -9,14 +9,14 @@ import sys
 import pytest
 
 import profkit
-from profkit.cli.app import import_verbs, list_verbs
+from profkit.cli.app import import_verbs, list_verbs_alphabetically
 from profkit.errors import ProfkitError
 from profkit.reports import reader
 from tests.conftest import ROOT
 
 from .conftest import REPORT
 
-VERBS = list_verbs()
+VERBS = list_verbs_alphabetically()
 
 
 def test_the_verbs_of_reading_are_there() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from profkit.reports import reader
 from profkit.reports.frame import Reports
-from profkit.reports.reader import read_small_report
+from profkit.reports.reader import read_report_unless_large
 from tests.conftest import CORPUS
 
 from .conftest import REPORT
@@ -193,7 +193,7 @@ def test_a_report_with_metrics_only(run) -> None:
 
 
 def test_a_launch_that_ncu_gave_up_on_is_shown_as_failed(run, monkeypatch) -> None:
-    part = read_small_report(REPORT)
+    part = read_report_unless_large(REPORT)
     launch = [("failed" if x == "ok" else x) for x in part.identity[0]]
     failed = Reports((replace(part, identity=(tuple(launch),)),))
     monkeypatch.setattr(reader, "read_report_files", lambda *args, **kwargs: failed)

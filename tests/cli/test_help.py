@@ -15,7 +15,7 @@ from profkit.cli.app import (
     START,
     app,
     import_verbs,
-    list_verbs,
+    list_verbs_alphabetically,
     read_verb_summaries_by_group,
 )
 from profkit.diagnosis.rules import ALL
@@ -67,7 +67,7 @@ def test_a_verb_of_no_group_is_named_with_the_groups(
 def test_every_file_with_a_verb_is_one() -> None:
     files = find_files(ROOT / "profkit", "**/*.py")
     names = sorted(file.stem for file in files if "\n@options.verb(" in file.read_text())
-    assert names == list_verbs(), "a folder of verbs holds nothing else"
+    assert names == list_verbs_alphabetically(), "a folder of verbs holds nothing else"
 
 
 @each_verb

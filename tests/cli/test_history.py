@@ -158,7 +158,7 @@ def test_the_clock_counts_where_the_system_does_not_say_what_a_process_takes(mon
     monkeypatch.setattr(query, "SECONDS_MOST", 0.05)
     monkeypatch.setattr(query, "_STILL_MOST", 3)
     looks = 0
-    for _ in query._watch_process_at_work(2**22 + 1):
+    for _ in query._watch_processor_time(2**22 + 1):
         time.sleep(0.005)
         looks += 1
     assert looks > 4

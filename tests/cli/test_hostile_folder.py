@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import pytest
 
-from profkit.interpreter import list_import_folders
+from profkit.interpreter import list_import_folders_elsewhere
 from tests.conftest import ROOT
 from tests.reports import made
 from tests.sweeps import take_part
@@ -224,7 +224,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
             (path / name / "__init__.py").write_text(hostile_python(mark))
     start = outside / "profkit"
     start.write_text("from profkit.cli import main\nmain()\n")
-    return Folder(path, mark, start, os.pathsep.join([str(ROOT), *list_import_folders()]))
+    return Folder(path, mark, start, os.pathsep.join([str(ROOT), *list_import_folders_elsewhere()]))
 
 
 COMMANDS = (
@@ -364,7 +364,7 @@ from profkit.reports.isolated import end_servers, run_in_child_processes
 from profkit.reports.reader import recover_metrics_after_crash
 
 def read():
-    function, files = "profkit.reports.reader:read_small_report", ["good.ncu-rep", "cut.ncu-rep"]
+    function, files = "profkit.reports.reader:read_report_unless_large", ["good.ncu-rep", "cut.ncu-rep"]
     parts = run_in_child_processes(function, files, 2, recover_metrics_after_crash)
     return [part.file.status for part in parts]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.app import GONE, OLD, list_verbs, replace_flag_by_verb
+from profkit.cli.app import GONE, OLD, list_verbs_alphabetically, replace_flag_by_verb
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -113,7 +113,7 @@ def test_it_runs_as_the_new_verb_and_warns_in_one_line(
 
 def test_each_has_an_example_and_none_is_listed(run: Callable[..., Any]) -> None:
     assert {line.split()[0] for line in SAME} == {old.split()[0] for old in OLD}
-    assert not set(OLD) & set(list_verbs())
+    assert not set(OLD) & set(list_verbs_alphabetically())
     listed = {line.split()[0] for line in run("--help").stdout.splitlines() if line[:2] == "  "}
     assert not set(OLD) & listed
 

@@ -50,7 +50,7 @@ import signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 from profkit.reports.isolated import run_in_child_processes
 from profkit.reports.reader import recover_metrics_after_crash
-function = "profkit.reports.reader:read_small_report"
+function = "profkit.reports.reader:read_report_unless_large"
 read = run_in_child_processes(function, [{str(REPORT)!r}] * 3, 2, recover_metrics_after_crash)
 print([part.file.status for part in read])
 """

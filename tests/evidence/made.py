@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from profkit.evidence.runs import Run
-from profkit.records.header import KEYS, Header
+from profkit.records.header import KEYS, VariantHeader
 from profkit.records.parts import (
     BuiltKernel,
     CheckedCase,
@@ -82,11 +82,11 @@ def samples(median: float = 1e-4, n: int = 60, seed: int = 0) -> tuple[float, ..
     return tuple(float(x) for x in median * (1 + rng.exponential(0.005, n)))
 
 
-def header(title: str = "", **keys: str | tuple[str, ...] | None) -> Header:
+def header(title: str = "", **keys: str | tuple[str, ...] | None) -> VariantHeader:
     """A header that says this: fixes=("rule",) is `fixes: rule`."""
     lists = {k.replace("_", "-"): [v] if isinstance(v, str) else v for k, v in keys.items()}
     said = {k: " ".join(words) for k, words in lists.items() if words}
-    return Header(title, keys=said)
+    return VariantHeader(title, keys=said)
 
 
 def record(variant: str = "stage1", case: str = "B", **facts) -> Record:

@@ -13,7 +13,7 @@ from profkit.evidence.ablated import (
     make_history_rows_of_ablation,
 )
 from profkit.evidence.compare import compare_sides
-from profkit.evidence.history import History, add_artifacts, query_history
+from profkit.evidence.history import History, add_artifacts_to_history, query_history
 from profkit.evidence.noise import compare_consecutive_runs
 from profkit.evidence.runs import Evidence
 from profkit.records.record import Record, parse_record
@@ -156,7 +156,7 @@ def test_the_history_keeps_every_ablation_and_says_which_cause_came_back(tmp_pat
     slower = replace(later, ablation=read_ablation("stage2"))
     kept = History(tmp_path / "history")
     for number, record in enumerate((first, ablated, slower)):  # timed first, ablated later
-        add_artifacts(kept, Evidence(folder(tmp_path / str(number), record)))
+        add_artifacts_to_history(kept, Evidence(folder(tmp_path / str(number), record)))
     (runs, _), (rows, problems) = kept.list_runs(), kept.list_ablations()
     assert (len(runs), problems) == (3, [])
     measured = {row.ablation for row in rows if row.gain}

@@ -8,7 +8,7 @@ from math import log, nan, sqrt
 import pytest
 
 from profkit.evidence.causes import (
-    compare_estimate_with_gain,
+    compare_fix_with_measured_gain,
     estimate_explained_share,
     find_cause_of_time_change,
 )
@@ -131,10 +131,10 @@ def test_a_change_that_fixed_nothing_has_no_estimate():
     time = make_time(before=100.0, after=90.0)
     run = compare_variants("stage2", "stage2")
     verdict = find_verdict("stage2")
-    assert compare_estimate_with_gain(run.launches[0], verdict, time) is None
-    assert compare_estimate_with_gain(run.launches[0], verdict, None) is None
+    assert compare_fix_with_measured_gain(run.launches[0], verdict, time) is None
+    assert compare_fix_with_measured_gain(run.launches[0], verdict, None) is None
     unknown = TimeComparison(speedup=Interval(nan))
-    assert compare_estimate_with_gain(run.launches[0], verdict, unknown) is None
+    assert compare_fix_with_measured_gain(run.launches[0], verdict, unknown) is None
 
 
 def find_verdict(variant: str):

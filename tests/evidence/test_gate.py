@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.compare import BetweenProcesses
+from profkit.evidence.compare import SpreadBetweenProcesses
 from profkit.evidence.conditions import (
     list_machine_differences,
     list_timing_method_differences,
@@ -26,7 +26,7 @@ from profkit.evidence.stats import (
     count_samples_needed_per_side,
     is_speedup_significant,
 )
-from profkit.records.header import Header
+from profkit.records.header import VariantHeader
 from profkit.records.parts import (
     CheckedCase,
     CheckResult,
@@ -65,7 +65,7 @@ def timed(median: float, seed: int, session: str, n: int = 120, noise: float = 0
 def made(variant: str, median: float = 1e-5, seed: int = 0, session: str = "s", **facts) -> Record:
     known = {
         "problem": "p",
-        "header": Header(f"The {variant}"),
+        "header": VariantHeader(f"The {variant}"),
         "source": RecordedSource(
             file=f"p/{variant}.cu",
             sha256=f"code {variant}",
@@ -307,7 +307,7 @@ def test_another_process_on_the_same_gpu_says_how_small_a_change_it_sees(tmp_pat
     (subject,) = report.subjects
     assert (subject.answer, subject.cause, report.status) == ("cannot tell", "noise", 0)
     assert 0.2 < subject.smallest_change < 0.25, "3 % from process to process, until it is measured"
-    assert report.assumed_spread == BetweenProcesses(sigma=0.03, measured=False)
+    assert report.assumed_spread == SpreadBetweenProcesses(sigma=0.03, measured=False)
     sides = [Evidence(tmp_path / x) for x in ("base", "head")]
     known = judge_head_against_base(*sides, spread_of={"GPU-1": 0.002}.get)
     (measured,) = known.subjects
@@ -505,8 +505,8 @@ def test_a_renamed_subject_and_those_of_one_side(tmp_path: Path) -> None:
 def test_code_that_changed_since_it_was_measured_is_stale(tmp_path: Path) -> None:
     record = made("v1", seed=1)
     root = folder(tmp_path / "a", record)
-    today = {"p/v1": SourceFile(Header("x"), "edited")}
-    measured = {"p/v1": SourceFile(Header("x"), record.source_hash)}
+    today = {"p/v1": SourceFile(VariantHeader("x"), "edited")}
+    measured = {"p/v1": SourceFile(VariantHeader("x"), record.source_hash)}
     stale = judge_head_against_base(Evidence(root, headers=measured), Evidence(root, headers=today))
     assert (stale.status, stale.subjects[0].answer) == (2, "stale")
     both = judge_head_against_base(Evidence(root, headers=today), Evidence(root, headers=today))
@@ -822,6 +822,6 @@ def test_a_side_without_any_time_was_not_timed_and_a_library_call_is_never_stale
     ).subjects
     assert found.because.startswith("HEAD was timed with a cold L2 only: ")
     root = folder(tmp_path / "c", made("sdpa", source=None), before)
-    today = {"p/sdpa": SourceFile(Header("x"), "edited")}
+    today = {"p/sdpa": SourceFile(VariantHeader("x"), "edited")}
     report = judge_head_against_base(Evidence(root), Evidence(root, headers=today))
     assert [(s.name, s.answer) for s in report.subjects] == [("v1.B", "same")]

@@ -23,14 +23,14 @@ from profkit.errors import ProfkitError
 from profkit.evidence.commits import (
     find_ci_commit,
     list_committed_records,
-    resolve_commit_or_keep_name,
+    resolve_commit_where_git_is,
 )
-from profkit.evidence.history import History, add_artifacts, query_history
+from profkit.evidence.history import History, add_artifacts_to_history, query_history
 from profkit.evidence.noise import (
     KnownSpreads,
     compare_consecutive_runs,
     estimate_spread_by_gpu,
-    measure_noise_by_gpu,
+    measure_aa_noise_by_gpu,
     widen_spread_for_few_runs,
 )
 from profkit.evidence.runs import Evidence
@@ -67,9 +67,9 @@ def row(median: float, seed: int, day: int, **facts) -> HistoryRun:
 def test_adding_twice_adds_nothing(tmp_path: Path) -> None:
     artifacts = folder(tmp_path / "artifacts", made("v1"), made("v2"), made("sdpa", source=None))
     history = History(tmp_path / "history")
-    first = add_artifacts(history, Evidence(artifacts), "abc", "option")
+    first = add_artifacts_to_history(history, Evidence(artifacts), "abc", "option")
     assert (first.runs, first.launches, first.problems) == (3, 0, ())
-    assert add_artifacts(history, Evidence(artifacts)).runs == 0
+    assert add_artifacts_to_history(history, Evidence(artifacts)).runs == 0
     rows, problems = history.list_runs()
     assert problems == []
     assert {r.subject for r in rows} == {"v1.B", "v2.B", "sdpa.B"}
@@ -259,15 +259,15 @@ def test_a_commit_that_is_found_afterwards_is_kept_beside_the_row_without(tmp_pa
 
 def test_what_a_commit_is_called_becomes_its_hash(tmp_path: Path) -> None:
     folder(tmp_path / "artifacts", made("v1"))
-    assert resolve_commit_or_keep_name(tmp_path, "r17") == "r17", "no repository knows better"
+    assert resolve_commit_where_git_is(tmp_path, "r17") == "r17", "no repository knows better"
     _git(tmp_path, "init", "-q")
     _git(tmp_path, "add", ".")
     _git(tmp_path, "commit", "-qm", "x")
-    assert len(resolve_commit_or_keep_name(tmp_path, "HEAD")) == 40
-    assert resolve_commit_or_keep_name(tmp_path, "abcdef0") == "abcdef0", "of another repository"
+    assert len(resolve_commit_where_git_is(tmp_path, "HEAD")) == 40
+    assert resolve_commit_where_git_is(tmp_path, "abcdef0") == "abcdef0", "of another repository"
     for word in ("HEAD~2", "--all", "no such"):
         with pytest.raises(ProfkitError, match="no commit of this repository"):
-            resolve_commit_or_keep_name(tmp_path, word)
+            resolve_commit_where_git_is(tmp_path, word)
 
 
 def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:
@@ -331,11 +331,13 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
     assert estimate_spread_by_gpu((), quiet)["GPU-1"].sigma == 0.0025, "one sitting is no week"
     days = [replace(t, made=f"2026-11-0{i + 1}T10:00:00+00:00") for i, t in enumerate(quiet)]
     assert estimate_spread_by_gpu((), days)["GPU-1"].sigma < 0.001
-    (noise,) = measure_noise_by_gpu(found)
+    (noise,) = measure_aa_noise_by_gpu(found)
     assert (noise.processes, noise.pairs, noise.rounds) == (20, 20, 60)
     assert noise.within == pytest.approx(0.01, abs=0.001)
     assert noise.gate_alarms == 20, "1 % apart in one process is no noise of a per mille"
-    assert measure_noise_by_gpu([twin(f"t{i}", 1e-5, 1e-5) for i in range(20)])[0].gate_alarms == 0
+    assert (
+        measure_aa_noise_by_gpu([twin(f"t{i}", 1e-5, 1e-5) for i in range(20)])[0].gate_alarms == 0
+    )
     assert json.loads(json.dumps(make_json_safe(noise), allow_nan=False))["gate_alarms"] == 20
 
 
@@ -377,10 +379,10 @@ def test_a_question_reaches_nothing_but_the_tables(tmp_path: Path, sql: str) -> 
 def test_the_committed_artifacts_and_their_diagnoses(tmp_path: Path) -> None:
     history = History(tmp_path)
     evidence = Evidence(ROOT / "artifacts" / "attention" / "C-causal")
-    added = add_artifacts(history, evidence)
+    added = add_artifacts_to_history(history, evidence)
     assert added.runs == len(evidence.list_names())
     assert added.launches >= added.runs
-    again = add_artifacts(history, evidence)
+    again = add_artifacts_to_history(history, evidence)
     assert (again.runs, again.launches) == (0, 0)
     rows = history.read_table("launches")[0].to_pylist()
     assert all(r["bound"] and r["time"] > 0 for r in rows)
@@ -760,7 +762,7 @@ def test_noise_is_told_gpu_by_gpu_of_whole_pairs() -> None:
     ]
     mine = [twin("a", 1e-5, 2e-5), replace(twin("a", 1e-5, 1e-5), case="C")]
     empty = replace(twin("e", 1e-5, 1e-5), samples=(), again=())
-    found = measure_noise_by_gpu([*mine, uneven, empty, *other])
+    found = measure_aa_noise_by_gpu([*mine, uneven, empty, *other])
     assert [(m.gpu, m.gpu_uuid, m.pairs, m.processes, m.rounds) for m in found] == [
         ("A100", "GPU-0", 2, 2, 50),
         ("H200", "GPU-1", 2, 1, 60),
@@ -768,7 +770,7 @@ def test_noise_is_told_gpu_by_gpu_of_whole_pairs() -> None:
     assert (found[1].between, found[1].between_degrees) == (None, None)
     assert found[1].within == pytest.approx(log(2) / sqrt(2), rel=0.01)
     assert (found[1].compare_alarms, found[1].gate_alarms) == (1, 1)
-    unnamed = measure_noise_by_gpu([replace(t, gpu=None, gpu_uuid=None) for t in mine])
+    unnamed = measure_aa_noise_by_gpu([replace(t, gpu=None, gpu_uuid=None) for t in mine])
     assert [(m.gpu, m.gpu_uuid) for m in unnamed] == [("", "")]
 
 

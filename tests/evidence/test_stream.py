@@ -17,7 +17,7 @@ import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.evidence import stream
 from profkit.evidence.history import History
-from profkit.evidence.stream import diagnose_new_reports
+from profkit.evidence.stream import add_new_reports_to_history
 from profkit.reports import cluster
 from profkit.reports.cluster import (
     connect_to_dask_scheduler,
@@ -60,15 +60,15 @@ EXPECTED = {f"{n:02}": "ok" for n in range(12)} | {
 @pytest.mark.slow
 def test_every_file_is_a_row_and_none_is_read_twice(tmp_path: Path, reports: list[str]) -> None:
     kept = History(tmp_path / "h")
-    done = diagnose_new_reports(reports, kept)
+    done = add_new_reports_to_history(reports, kept)
     assert (done.reports, done.known, len(done.not_ok)) == (12, 0, 3)
     assert done.launches >= 9
     assert states(kept) == EXPECTED
     assert {r["bound"] for r in kept.read_table("launches")[0].to_pylist()} == {"launch"}
-    again = diagnose_new_reports(reports, kept)
+    again = add_new_reports_to_history(reports, kept)
     assert (again.reports, again.known) == (0, 12)
     shutil.copy(REPORT, reports[7])
-    assert diagnose_new_reports(reports, kept).reports == 1
+    assert add_new_reports_to_history(reports, kept).reports == 1
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_every_file_is_a_row_and_none_is_read_twice(tmp_path: Path, reports: lis
 def test_on_an_executor(tmp_path: Path, reports: list[str], pool) -> None:
     kept = History(tmp_path / "h")
     with pool(2) as client:
-        done = diagnose_new_reports(reports, kept, client)
+        done = add_new_reports_to_history(reports, kept, client)
         frame = pk.load(reports, client=client)
     assert (done.reports, len(done.not_ok)) == (12, 3)
     assert states(kept) == EXPECTED
@@ -103,7 +103,7 @@ def test_a_killed_worker_loses_nothing(
     monkeypatch.setattr(cluster, "run_chunk_in_child", kill_once)
     kept = History(tmp_path / "h")
     with ProcessPoolExecutor(1) as client:
-        done = diagnose_new_reports(reports, kept, client)
+        done = add_new_reports_to_history(reports, kept, client)
     assert (tmp_path / "runs" / "killed").exists()
     assert (done.reports, states(kept)) == (12, EXPECTED)
 
@@ -120,9 +120,9 @@ def test_what_was_written_stays_when_the_reader_is_killed(
 
     kept = History(tmp_path / "h")
     with pytest.raises(KeyboardInterrupt):
-        diagnose_new_reports(reports, kept, progress=stop)
+        add_new_reports_to_history(reports, kept, progress=stop)
     assert len(states(kept)) == 6
-    assert diagnose_new_reports(reports, kept).known == 6
+    assert add_new_reports_to_history(reports, kept).known == 6
     assert states(kept) == EXPECTED
 
 
@@ -181,7 +181,7 @@ def test_on_a_dask_cluster(tmp_path: Path, reports: list[str]) -> None:
     kept = History(tmp_path / "h")
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with distributed.LocalCluster(**options) as local, distributed.Client(local) as client:
-        assert diagnose_new_reports(reports, kept, client).reports == 12
+        assert add_new_reports_to_history(reports, kept, client).reports == 12
         assert len(pk.load(reports, client=client)) >= 9
     assert states(kept) == EXPECTED
 

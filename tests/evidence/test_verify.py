@@ -174,7 +174,7 @@ def test_json_has_everything_and_no_nan(tmp_path, evidence):
 def test_a_metric_that_was_not_collected_names_its_section(tmp_path, evidence):
     path = written(
         tmp_path,
-        "from profkit.diagnosis.rule import Launch\n"
+        "from profkit.model.launch import Launch\n"
         "@claim(who='x')\n"
         "def hit(evidence):\n"
         "    '''The L2 hits.'''\n"

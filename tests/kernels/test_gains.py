@@ -282,7 +282,7 @@ def test_pages_say_of_intervals_and_bounds_what_held_on_code_left_out(fixes, kep
         f"{inside} landed inside an interval made without data from their own repository" in readme
     )
     assert f"around what was expected before it was seen: {inside} (" in "\n".join(said)
-    assert f"{bound} that have a ceiling stayed below it" in readme
+    assert f"{bound} with a ceiling stayed below it" in readme
     page = (ROOT / "docs" / "why" / "gains.md").read_text("utf-8")
     assert set(said) <= set(page.splitlines())
     assert f"{100 * GAINS.FASTER - 100:.0f} % or more" in page

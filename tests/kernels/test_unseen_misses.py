@@ -11,7 +11,7 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.judge import Estimate
 from profkit.model.launch import Launch, get_masked_access_share
 from profkit.model.resources import measure_busiest_full_l2_slice, measure_unit_shares_of_peak
-from profkit.model.scenario import OFFSET, UNEXPLAINED, expect_less_of_unexplained_wait
+from profkit.model.scenario import OFFSET, UNEXPLAINED, reprice_unexplained_wait
 
 # All blocks read and write the same few lines: L2 is idle but for one slice.
 ONE_SLICE = {
@@ -129,7 +129,7 @@ def test_without_requests_nothing_is_known_to_be_masked():
 
 def test_of_a_wait_without_a_cause_the_median_change_is_expected_where_that_may_be_nothing():
     low, middle, high = UNEXPLAINED
-    said = expect_less_of_unexplained_wait(Estimate(1.2, 1.5, 1.9, 4.0))
+    said = reprice_unexplained_wait(Estimate(1.2, 1.5, 1.9, 4.0))
     size = log(1.5)
     expected = [exp(size + part * (OFFSET + size)) for part in (low, middle, high)]
     assert (said.low, said.expected, said.high) == pytest.approx(expected)
@@ -138,11 +138,11 @@ def test_of_a_wait_without_a_cause_the_median_change_is_expected_where_that_may_
 
 
 def test_a_large_gain_of_such_a_wait_stays_as_it_is():
-    said = expect_less_of_unexplained_wait(Estimate(2.0, 2.7, 3.5, 2.9))
+    said = reprice_unexplained_wait(Estimate(2.0, 2.7, 3.5, 2.9))
     assert said.expected == 2.7
     assert 1 < said.low < 2.0
     assert said.high == 2.9
 
 
 def test_what_is_not_priced_stays_without_a_price():
-    assert not expect_less_of_unexplained_wait(Estimate(bound=3.0)).is_known
+    assert not reprice_unexplained_wait(Estimate(bound=3.0)).is_known

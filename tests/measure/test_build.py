@@ -11,7 +11,7 @@ from profkit.lab.measure.languages import cuda
 from profkit.lab.measure.languages.language import CompileJob
 from profkit.lab.measure.variants import build, variants
 from profkit.lab.measure.variants.variants import Variant
-from profkit.records.header import Header
+from profkit.records.header import VariantHeader
 from profkit.reports.figures import get_base_name_of_kernel
 from tests.copies import replace
 
@@ -83,7 +83,7 @@ def test_base_name(name: str, base: str) -> None:
 
 def test_check_budget() -> None:
     keys = {"budget": "regs=10 smem=1K spills=0 stack=0"}
-    variant = Variant("v", "p", Path("v.cu"), Header("T", keys=keys))
+    variant = Variant("v", "p", Path("v.cu"), VariantHeader("T", keys=keys))
     kernel = resources.KernelResources("k(int)", "k", "90", 11, 1000, 4, 0)
     built = build.Build(variant, "90", "", None, (kernel,))
     assert build.describe_budget_excesses(built) == [

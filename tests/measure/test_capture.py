@@ -148,7 +148,7 @@ def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPa
     def add(given: dict[str, Any]) -> None:
         given["out"].copy_(given["x"] + given["y"])
 
-    reach = arrays.copy_reachable_memory([("x", x), ("y", y), ("out", x)], limit=1 << 20)
+    reach = arrays.copy_reachable_memory([("x", x), ("y", y), ("out", x)], limit_bytes=1 << 20)
     assert [array.parameter_names for array in reach] == [("x", "out"), ("y",)]
     add({"x": x, "y": y, "out": x})
     arrays.note_written_arrays(reach)
@@ -156,7 +156,7 @@ def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPa
     assert outcome.bit_equal
     assert [(a.is_written, a.works_in_place) for a in reach] == [(True, True), (False, False)]
     assert (
-        arrays.repeat_launch_on_drawn_inputs(
+        arrays.rerun_outputs_on_drawn_inputs(
             outcome, add, lambda about, i: np.full(8, i, np.float32)
         )
         is not None
@@ -164,7 +164,9 @@ def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPa
     assert reach[0].after.tolist() == [1.0] * 8, "y is drawn as 0 and x, behind it, as 1"
     named = hook.name_arrays_by_parameter(arrays.list_inputs(reach), reach[:1])
     assert [named[name] for name in ("x", "y", "out")] == ["out0", "in0", "out0"]
-    apart = arrays.copy_reachable_memory([("x", x[:6]), ("y", y), ("out", x[2:])], limit=1 << 20)
+    apart = arrays.copy_reachable_memory(
+        [("x", x[:6]), ("y", y), ("out", x[2:])], limit_bytes=1 << 20
+    )
     add({"x": x[:6], "y": y[:6], "out": x[2:]})
     with pytest.raises(arrays.CannotCapture, match="shares memory"):
         arrays.note_written_arrays(apart)

@@ -9,7 +9,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda.resources import compute_occupancy, compute_waves
 from profkit.lab.measure.variants import build, dry, variants
-from profkit.records.header import Header
+from profkit.records.header import VariantHeader
 from tests.copies import replace
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +106,7 @@ def test_what_the_stub_does_not_have_is_not_known(place: Path) -> None:
 
 def test_without_a_problem_nothing_is_known(tmp_path: Path) -> None:
     built = build.Build(
-        variants.Variant("v", "p", tmp_path / "v.cu", Header("T")), "90", "", tmp_path
+        variants.Variant("v", "p", tmp_path / "v.cu", VariantHeader("T")), "90", "", tmp_path
     )
     assert dry.load_dry_launches_by_case(built, tmp_path) is None
     assert dry.load_dry_launches_by_case(replace(built, library=None), tmp_path) is None

@@ -10,11 +10,17 @@ from profkit.errors import ProfkitError
 from profkit.lab.measure import ladder
 from profkit.lab.measure.bench import Times, summarize_times_as_json
 from profkit.lab.measure.subjects import list_library_versions
-from profkit.lab.measure.targets import LabFolders, Measurements, Target, TargetRun, make_record
+from profkit.lab.measure.targets import (
+    LabFolders,
+    Measurements,
+    Target,
+    TargetRun,
+    make_record_without_timing,
+)
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.variants.problem import load_problem
 from profkit.lab.measure.variants.variants import Variant
-from profkit.records.header import Header
+from profkit.records.header import VariantHeader
 from profkit.records.parts import GpuState, RecordedSource, TimedSide, TimedSides, Timing
 from profkit.records.record import Record, read_record, write_record
 
@@ -88,7 +94,7 @@ def test_an_interval_that_stays_wide_says_why() -> None:
 
 def built_as(**facts: str | None) -> ladder.CompiledVariant:
     """A build of v1 whose kernels are "s", for sm_90."""
-    variant = Variant("v1", "x", Path("v1_x.cu"), Header("T"))
+    variant = Variant("v1", "x", Path("v1_x.cu"), VariantHeader("T"))
     known = {"sass": "s", "source": "new", "host": "h", **facts}
     return ladder.CompiledVariant(Build(variant, "90", "key", None, **known), None, ())
 
@@ -130,7 +136,7 @@ def test_the_same_kernels_of_another_launcher_stay_stale(tmp_path: Path, host: s
 def test_a_record_of_todays_source_gets_its_launchers_hash(tmp_path: Path) -> None:
     path = tmp_path / "v1.B.json"
     source = RecordedSource(file="x/v1_x.cu", sha256="new", sass="s", arch="90")
-    write_record(path, Record(variant="v1", case="B", header=Header("T"), source=source))
+    write_record(path, Record(variant="v1", case="B", header=VariantHeader("T"), source=source))
     lines = path.read_text().splitlines()
     places = LabFolders(tmp_path, artifacts=tmp_path)
     assert ladder.refresh_records_by_code(places, [built_as()]).written == (path,)
@@ -153,7 +159,7 @@ def test_what_a_library_call_brought_is_in_its_record() -> None:
     timed = Times("x", "B", (1e-5,), (), 1, 1e-5, 1e-6, 1e-6, idle, idle, brought=brought)
     measured = Measurements(times={("sdpa", "B"): timed, ("v1", "B"): replace(timed, brought={})})
     run = TargetRun(Target(problem, (), ("B",), ("sdpa",), Path()), {}, Path(), measured)
-    said = make_record(run, "sdpa", "B").to_json()["versions"]
+    said = make_record_without_timing(run, "sdpa", "B").to_json()["versions"]
     assert {k: said.get(k) for k in brought} == brought
-    own = make_record(run, "v1", "B").to_json()["versions"]
+    own = make_record_without_timing(run, "v1", "B").to_json()["versions"]
     assert not {*brought} & {*own}, "a kernel of ours runs neither"

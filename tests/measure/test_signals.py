@@ -86,7 +86,7 @@ def die(guard, session):
         pass  # it is being replaced by the command
     print(words, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-process._Guard.watch = die
+process._SessionGuard.watch = die
 process.run_command(['sleep', sys.argv[1]])
 """
     mark = f"4321.{os.getpid()}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from profkit.collect import profiler
-from profkit.collect.ncu_output import NcuWords, make_pattern_case_insensitive
+from profkit.collect.ncu_output import NcuOutputSplitter, make_pattern_case_insensitive
 from profkit.errors import ProfkitError
 
 PRINTED = (
@@ -23,7 +23,7 @@ PRINTED = (
 @pytest.mark.parametrize("size", [1, 2, 7, 4096])
 def test_words_are_parted_however_they_come(tmp_path: Path, size: int) -> None:
     program, seen = io.BytesIO(), []
-    words = NcuWords(tmp_path / "x.log", program, lambda *at: seen.append(at))
+    words = NcuOutputSplitter(tmp_path / "x.log", program, lambda *at: seen.append(at))
     for at in range(0, len(PRINTED), size):
         words.write(PRINTED[at : at + size])
         words.flush()
@@ -35,7 +35,7 @@ def test_words_are_parted_however_they_come(tmp_path: Path, size: int) -> None:
 
 def test_the_kernel_is_told_while_it_is_profiled(tmp_path: Path) -> None:
     seen: list[str] = []
-    words = NcuWords(tmp_path / "x.log", None, lambda _n, _of, name: seen.append(name))
+    words = NcuOutputSplitter(tmp_path / "x.log", None, lambda _n, _of, name: seen.append(name))
     words.write(b'==PROF== Profiling "scan" - 0: 0%..')
     assert seen == ["scan"]
     words.close()
@@ -43,7 +43,7 @@ def test_the_kernel_is_told_while_it_is_profiled(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProfkitError, match=r"x\.log: cannot be written"):
-        NcuWords(tmp_path / "none" / "x.log")
+        NcuOutputSplitter(tmp_path / "none" / "x.log")
 
 
 @pytest.mark.parametrize(

@@ -197,8 +197,8 @@ def test_hfma2_constants_are_no_half_precision_work():
 
 
 def test_above_its_roof_is_flagged():
-    assert by_level(FP32 | {"dram_rate": 1.2e12})["dram"].above
-    assert not by_level(FP32 | {"dram_rate": 1.02e12})["dram"].above
+    assert by_level(FP32 | {"dram_rate": 1.2e12})["dram"].is_above_roof
+    assert not by_level(FP32 | {"dram_rate": 1.02e12})["dram"].is_above_roof
 
 
 def test_the_ceiling_names_are_catalogue_metrics():

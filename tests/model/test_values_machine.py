@@ -16,7 +16,7 @@ from profkit.model.launch import (
 from profkit.model.resources import (
     BY_LIMITER,
     compute_cycles_waited_per_load,
-    compute_share_of_time_with_work,
+    compute_floored_working_share,
     find_busiest_resource_but,
     list_resource_uses,
     measure_resource_use,
@@ -91,7 +91,7 @@ def test_cycles_that_a_load_waits():
     ],
 )
 def test_time_at_work(values, part):
-    assert compute_share_of_time_with_work(Launch(values)) == part
+    assert compute_floored_working_share(Launch(values)) == part
 
 
 def test_a_use_is_of_the_time_at_work():

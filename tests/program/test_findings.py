@@ -406,11 +406,13 @@ def test_a_saving_is_cut_where_the_host_binds_next(tmp_path: Path) -> None:
 def test_our_own_recording_is_taken_off_each_launch(tmp_path: Path) -> None:
     trace = torch_trace.read_torch_trace(ran(small, host=10.0).write(tmp_path / "t.json"))
     of = triage_timeline(replace(trace, how="cupti"))
-    low, expect, high = of.hosts.plain
+    low, expect, high = of.hosts.step_ms_without_recorder
     assert high - expect == pytest.approx(200 * WATCHED / 1e6, rel=0.02)
     assert (low, of.hosts.checked) == (expect, True)
     given = triage_timeline(replace(trace, how="cupti"), unprofiled_step_ms=1.0)
-    assert given.hosts.plain.expect == pytest.approx(1.0)  # a plain run was measured: it holds
+    assert given.hosts.step_ms_without_recorder.expect == pytest.approx(
+        1.0
+    )  # a plain run was measured: it holds
 
 
 def test_idle_time_under_a_profiler_may_be_all_its_own(tmp_path: Path) -> None:
@@ -422,7 +424,7 @@ def test_idle_time_under_a_profiler_may_be_all_its_own(tmp_path: Path) -> None:
 
 def test_a_plain_run_fits_the_host(tmp_path: Path) -> None:
     of = judged(small, tmp_path, unprofiled_step_ms=1.5)
-    assert of.hosts.plain.expect == pytest.approx(1.5, rel=0.01)
+    assert of.hosts.step_ms_without_recorder.expect == pytest.approx(1.5, rel=0.01)
     assert of.findings[0].saving.expected == pytest.approx(
         1.5 - 0.4, abs=0.05
     )  # 200 kernels of 2 us
@@ -582,7 +584,9 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
     assert "nonzero (40x)" in first.cause
     assert "use fixed sizes" in first.advice
     # Batched, the GPU's own 2.24 ms are left at best of what the step takes without the profiler.
-    most = (1 + LONGER) * judged(sizing, tmp_path).hosts.plain.expect - 280 * 0.008
+    most = (1 + LONGER) * judged(
+        sizing, tmp_path
+    ).hosts.step_ms_without_recorder.expect - 280 * 0.008
     assert first.saving.high == pytest.approx(most, rel=0.05)
     first, second = judged(looked_at, tmp_path).findings[:2]
     assert (first.rule, second.rule) == ("host-sync", "host-launch")
@@ -685,7 +689,7 @@ def test_a_line_that_waits_for_the_rows_of_each_part_is_one_batch(
                     p.launch(GEMM, 3.0)
 
     first = judged(routed, tmp_path).findings[0]
-    plain = judged(routed, tmp_path).hosts.plain.expect
+    plain = judged(routed, tmp_path).hosts.step_ms_without_recorder.expect
     assert first.rule == "host-sync"
     assert (first.saving.expected > 0.5 * plain) == batch
     assert first.saving.high > 0.5 * plain, "at best no part needs the one before it"
@@ -917,8 +921,8 @@ def test_a_value_that_nobody_wants_may_go_with_what_makes_it(tmp_path: Path) -> 
     saves, busy = of.findings[0].saving, of.split.busy / 1e6
     recorded = of.split.period / 1e6 - busy
     # Both kernels take 1 ms of the step; but what waiting costs is the time that the GPU is idle.
-    assert saves.expected <= of.hosts.plain.expect - busy
-    most = min(recorded, (1 + LONGER) * of.hosts.plain.expect - busy)
+    assert saves.expected <= of.hosts.step_ms_without_recorder.expect - busy
+    most = min(recorded, (1 + LONGER) * of.hosts.step_ms_without_recorder.expect - busy)
     assert saves.expected <= saves.high == pytest.approx(most)
 
 

@@ -34,9 +34,9 @@ from profkit.program.readers.others import OTHERS, list_unread_formats
 from profkit.program.recorded import judge_recordings
 from profkit.program.steps.cut import Steps, find_steps
 from profkit.program.steps.idle import split_period_by_idle_cause
-from profkit.program.steps.kinds import classify_kernel, classify_launch
+from profkit.program.steps.kinds import classify_by_name_then_operator, classify_kernel
 from profkit.program.triage import Triage, triage_timeline
-from profkit.show.exports import write_trace
+from profkit.show.exports import write_chrome_trace
 from tests.conftest import ROOT
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, ran
 from tests.program.made_nsys import Export, exported
@@ -146,7 +146,7 @@ def test_a_recording_of_graphs_as_one_is_kept_and_exported(tmp_path: Path) -> No
     store.write_timeline(of.timeline, tmp_path / "kept")
     again = triage_timeline(recordings.read_timeline(tmp_path / "kept"))
     assert (again.split, again.groups) == (of.split, of.groups)
-    write_trace(tmp_path / "step.json", of)
+    write_chrome_trace(tmp_path / "step.json", of)
     names = {e.get("name") for e in json.loads((tmp_path / "step.json").read_text())["traceEvents"]}
     assert "CUDA graph 3" in names
 
@@ -766,9 +766,9 @@ def test_what_a_product_is_its_operator_says(name: str) -> None:
 
 def test_what_an_operator_of_a_server_launches_besides_is_no_attention() -> None:
     op = "vllm::unified_attention_with_output"
-    assert classify_launch("kernel_2d_of_ours", op) == "attention"
-    assert classify_launch("reshape_and_cache_kernel", op) == "unknown"
-    assert classify_launch(MUL, "aten::bmm") == "elementwise"
+    assert classify_by_name_then_operator("kernel_2d_of_ours", op) == "attention"
+    assert classify_by_name_then_operator("reshape_and_cache_kernel", op) == "unknown"
+    assert classify_by_name_then_operator(MUL, "aten::bmm") == "elementwise"
 
 
 # AMD, and what is not read.

@@ -60,7 +60,7 @@ def test_a_pause_before_the_first_step_is_nobody_s_fault(
         program.events = [e for e in program.events if not e["name"].startswith("ProfilerStep")]
     of = judged(program)
     assert [f.cause for f in of.findings if f.rule == "host-launch"] == []
-    assert of.hosts.plain.expect == pytest.approx(8.0, rel=0.02)
+    assert of.hosts.step_ms_without_recorder.expect == pytest.approx(8.0, rel=0.02)
 
 
 @pytest.mark.parametrize("count", range(2, 7))
@@ -136,7 +136,7 @@ def say_what_is_known(of: Triage) -> None:
         assert of.verdict.category == "unknown"
         assert "a replay of the step" in of.verdict.say
     elif of.verdict.category == "healthy":
-        plain = of.hosts.plain
+        plain = of.hosts.step_ms_without_recorder
         assert of.split.busy / 1e6 >= 0.85 * (plain.low if of.hosts.checked else plain.expect)
         if largest >= 0.05 * plain.expect:  # then nothing is sure
             assert of.findings[0].saving.low < SPREAD * plain.expect
@@ -147,7 +147,7 @@ def say_what_is_known(of: Triage) -> None:
         first = of.findings[0]
         # Waits that come before a graph: what they keep from being captured has to be worth it.
         worth = largest if first.waits_before_graph else first.saving.expected
-        assert worth >= 0.05 * of.hosts.plain.expect
+        assert worth >= 0.05 * of.hosts.step_ms_without_recorder.expect
 
 
 def is_shown(of: Triage, finding: StepFinding) -> bool:
@@ -188,7 +188,7 @@ def holds(of: Triage) -> None:
     """What is true of the answer whatever the program."""
     say_what_is_known(of)
     # A plain run that was measured as slower has a host up to 1.5 times slower, and slower kernels then.
-    slower = of.hosts.plain.expect / (of.split.period / 1e6)
+    slower = of.hosts.step_ms_without_recorder.expect / (of.split.period / 1e6)
     slower = 1.5 * slower if slower > 1 else 1.0
     for finding in of.findings:
         if finding.works:
@@ -196,7 +196,7 @@ def holds(of: Triage) -> None:
             others = finding.evidence.get("others_ms", 0.0)
             assert finding.saving.high - others <= given_back(of, finding) * slower + 1e-6
             say_no_more_than_named(of, finding)
-    step, idle = of.hosts.plain.expect, (of.split.period - of.split.busy) / 1e6
+    step, idle = of.hosts.step_ms_without_recorder.expect, (of.split.period - of.split.busy) / 1e6
     for finding in of.findings:
         saves = finding.saving
         assert 0 <= saves.low <= saves.expected <= saves.high <= step + 1e-9
@@ -305,8 +305,12 @@ def test_nothing_false_is_said_of_any_recording(
     timeline = merge_timelines(timelines)
     of = triage_timeline(timeline, unprofiled_step_ms=plain)
     if plain is not None:
-        assert of.hosts.plain.expect == pytest.approx(plain, rel=1e-6)
-        assert of.hosts.plain.low == of.hosts.plain.expect == of.hosts.plain.high
+        assert of.hosts.step_ms_without_recorder.expect == pytest.approx(plain, rel=1e-6)
+        assert (
+            of.hosts.step_ms_without_recorder.low
+            == of.hosts.step_ms_without_recorder.expect
+            == of.hosts.step_ms_without_recorder.high
+        )
     document = make_triage_document(of)
     json.dumps(document, allow_nan=False)
     assert document["first"]["say"]

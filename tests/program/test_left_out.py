@@ -15,7 +15,9 @@ def make_program(name: str, floor: float, came: float) -> Any:
         name=name,
         drafts=[SimpleNamespace(floor="run", rule="layout")],
         compute_ms_saved_at_floor=lambda _: floor,
-        case=SimpleNamespace(hosts=SimpleNamespace(plain=SimpleNamespace(expect=10.0))),
+        case=SimpleNamespace(
+            hosts=SimpleNamespace(step_ms_without_recorder=SimpleNamespace(expect=10.0))
+        ),
         truth={"category": "layout", "planted_ms": came, "mended_ms": 0.0},
         saved=came,
     )

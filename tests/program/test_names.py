@@ -58,7 +58,9 @@ def first_said(timeline: Timeline) -> tuple[str, float]:
     of = triage_timeline(timeline)
     if of.verdict.category:
         return of.verdict.category, 0.0
-    return of.findings[0].rule, of.findings[0].saving.expected / of.hosts.plain.expect
+    return of.findings[0].rule, of.findings[
+        0
+    ].saving.expected / of.hosts.step_ms_without_recorder.expect
 
 
 def agree(one: tuple[str, float], other: tuple[str, float]) -> bool:

@@ -144,7 +144,7 @@ def test_what_was_measured_holds(plain: float, how: str, tmp_path: Path) -> None
 
     trace = torch_trace.read_torch_trace(ran(step).write(tmp_path / "t.json"))
     of = triage_timeline(replace(trace, how=how), unprofiled_step_ms=plain)
-    assert list(of.hosts.plain) == [pytest.approx(plain)] * 3
+    assert list(of.hosts.step_ms_without_recorder) == [pytest.approx(plain)] * 3
     assert all(finding.saving.high <= plain + 1e-9 for finding in of.findings)
     assert "host times are scaled to the step time given with --step-ms" in of.notes
 
@@ -187,7 +187,10 @@ def test_a_launch_that_loads_code_is_no_graph_s_to_save(tmp_path: Path) -> None:
 
     of = judged(step, tmp_path)
     assert abs(of.hosts.error) < 0.02
-    assert all(finding.saving.high < 0.1 * of.hosts.plain.expect for finding in of.findings)
+    assert all(
+        finding.saving.high < 0.1 * of.hosts.step_ms_without_recorder.expect
+        for finding in of.findings
+    )
     assert any("launches that load code" in note for note in of.notes)
 
 

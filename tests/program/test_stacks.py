@@ -9,7 +9,7 @@ import pytest
 from profkit.program.readers import torch_trace
 from profkit.program.readers.store import read_saved_timeline, write_timeline
 from profkit.program.triage import triage_timeline
-from profkit.reports.figures import format_figures
+from profkit.reports.figures import format_three_figures
 from tests.program.made import MUL, Program, ran
 
 COST = 0.4  # microseconds that the made profiler adds for each frame
@@ -52,11 +52,15 @@ def test_the_cost_of_frames_is_taken_out_of_the_hosts_time(tmp_path: Path) -> No
     recorded = of.split.period / 1e6
     assert recorded == pytest.approx(plain.split.period / 1e6 + frames_ms, rel=0.01)
     # No more is left than without frames, and no host is said to be as slow as it was recorded.
-    assert of.hosts.plain.expect == pytest.approx(plain.hosts.plain.expect, rel=0.05)
-    assert of.hosts.plain.low <= plain.hosts.plain.expect
+    assert of.hosts.step_ms_without_recorder.expect == pytest.approx(
+        plain.hosts.step_ms_without_recorder.expect, rel=0.05
+    )
+    assert of.hosts.step_ms_without_recorder.low <= plain.hosts.step_ms_without_recorder.expect
     first = of.findings[0]
     assert first.rule == "host-launch"
-    assert f"which take about {format_figures(frames_ms)} ms of the host's time" in first.cause
+    assert (
+        f"which take about {format_three_figures(frames_ms)} ms of the host's time" in first.cause
+    )
     assert first.saving.low == 0.0
     assert "Python stacks" not in plain.findings[0].cause
 
@@ -67,7 +71,7 @@ def test_a_kept_trace_says_the_same(tmp_path: Path) -> None:
     again = triage_timeline(read_saved_timeline(tmp_path / "kept"))
     first = triage_timeline(timeline)
     assert again.findings[0].cause == first.findings[0].cause
-    assert again.hosts.plain == first.hosts.plain
+    assert again.hosts.step_ms_without_recorder == first.hosts.step_ms_without_recorder
 
 
 def test_a_busy_gpu_is_not_said_to_wait_for_a_traced_host(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from math import nan
 import msgspec
 import pytest
 
-from profkit.records.header import KEYS, SPEAKS, Header, parse_header
+from profkit.records.header import KEYS, SPEAKS, VariantHeader, parse_header
 from profkit.records.paths import find_all_run_files
 from profkit.records.record import SCHEMA, Record, amend_record, read_record
 from profkit.records.store import WhereKnown, make_json_safe, read_struct
@@ -148,7 +148,9 @@ def test_every_key_is_read_and_recorded_by_its_own_line(key: str) -> None:
 
 def test_no_header_is_written_as_none() -> None:
     assert Record(variant="sdpa", case="B").to_json()["header"] is None
-    assert Header.from_record({"title": 3, "fixes": [1, "a"], "after": ["b"]}).fixes == ("a",)
+    assert VariantHeader.from_record({"title": 3, "fixes": [1, "a"], "after": ["b"]}).fixes == (
+        "a",
+    )
 
 
 def test_the_schema_and_the_keys_stand_in_one_file() -> None:

@@ -7,7 +7,7 @@ import pytest
 from profkit.reports import hotlines, reader
 
 KEPT = (
-    (reader, "read_small_report"),
+    (reader, "read_report_unless_large"),
     (reader, "read_raw_rows"),
     (reader, "_read_each_file"),
     (reader, "read_large_reports"),

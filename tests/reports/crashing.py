@@ -98,13 +98,13 @@ def killed(item: tuple[str, int]) -> str:
     return "read"
 
 
-def read_small_report(path: str) -> reader.ReportLaunches | ContainerVerdict:
+def read_report_unless_large(path: str) -> reader.ReportLaunches | ContainerVerdict:
     """The real one, but for files that are called culprit or hungry."""
     if "culprit" in path:
         os.kill(os.getpid(), signal.SIGSEGV)
     if "hungry" in path:
         raise MemoryError
-    return reader.read_small_report(path)
+    return reader.read_report_unless_large(path)
 
 
 def read_launch_batch(item: Any) -> reader.ReadBatch:
@@ -184,7 +184,7 @@ def hostile_part(path: str) -> reader.ReportLaunches | ContainerVerdict:
     """The real one, but files that are called hostile have taken the child."""
     name = os.path.basename(path)
     if not name.startswith("hostile "):
-        return reader.read_small_report(path)
+        return reader.read_report_unless_large(path)
     answers = sys._getframe(1).f_locals["answers"]
     how = name.removeprefix("hostile ").removesuffix(".ncu-rep")
     answers.write(_hostile(how, os.path.join(os.path.dirname(path), "mark")))

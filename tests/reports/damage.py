@@ -34,7 +34,7 @@ def verdict(item: tuple[str, str, int]) -> tuple[str, str, list[str]]:
     with TemporaryDirectory() as folder:
         copy = Path(folder) / Path(path).name
         copy.write_bytes(data)
-        part = reader.read_small_report(str(copy))
+        part = reader.read_report_unless_large(str(copy))
         if part.file.status != "ok":
             return part.file.status, part.file.message, []
         return (

@@ -47,7 +47,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
         return [item.upper() for item in items]
 
     monkeypatch.setattr(cluster, "run_in_child_processes", isolated)
-    monkeypatch.setattr(cluster, "count_usable_cpus", lambda: 7)
+    monkeypatch.setattr(cluster, "count_processors_to_use", lambda: 7)
     return called
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.reports import container, contents
-from profkit.reports.container import check_report, repair_report
+from profkit.reports.container import check_report_bytes, write_readable_rest_of_report
 from tests.reports import made
 
 NAMES = [*made.METRICS]
@@ -29,7 +29,7 @@ def at(tmp_path: Path):
     def checked(data: bytes, name: str = "made.ncu-rep") -> container.ContainerVerdict:
         path = tmp_path / name
         path.write_bytes(data)
-        return check_report(path)
+        return check_report_bytes(path)
 
     return checked
 
@@ -63,7 +63,7 @@ def test_a_hole_is_not_read(tmp_path: Path, monkeypatch, start: bytes) -> None:
     monkeypatch.setattr(container, "open_regular_file", open_counting)
     monkeypatch.setattr(container, "SMALL", 1 << 20)
     monkeypatch.setattr(contents, "HOLLOW_BYTES", 1 << 20)
-    found = check_report(path)
+    found = check_report_bytes(path)
     assert found.status == ("damaged" if start not in (b"", b"text") else "unreadable")
     assert found.sha256 is None
     assert sum(taken) < 10 << 20
@@ -90,7 +90,7 @@ def test_every_truncation_is_seen_but_those_between_launches(at) -> None:
 def test_an_overwrite_never_raises_and_ok_keeps_every_launch(offset: int, noise: bytes) -> None:
     path = Path(os.environ["PYTEST_TMP"]) / "over.ncu-rep"
     path.write_bytes(WHOLE[:offset] + noise + WHOLE[offset + len(noise) :])
-    frames = check_report(path)
+    frames = check_report_bytes(path)
     if frames.status == "ok":
         assert (frames.launches, frames.ncu_version is None) == (3, False)
 
@@ -231,9 +231,11 @@ def test_a_compressed_file_that_swells_is_left(at, monkeypatch) -> None:
 
 
 def test_what_cannot_be_opened(tmp_path: Path) -> None:
-    assert "no such file" in check_report(tmp_path / "gone").message
-    assert "folder" in check_report(tmp_path).message
-    assert {check_report(tmp_path / "gone").status, check_report(tmp_path).status} == {"unreadable"}
+    assert "no such file" in check_report_bytes(tmp_path / "gone").message
+    assert "folder" in check_report_bytes(tmp_path).message
+    assert {check_report_bytes(tmp_path / "gone").status, check_report_bytes(tmp_path).status} == {
+        "unreadable"
+    }
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -241,7 +243,7 @@ def test_no_permission(tmp_path: Path) -> None:
     path = tmp_path / "mine.ncu-rep"
     path.write_bytes(WHOLE)
     path.chmod(0)
-    assert (check_report(path).status, check_report(path).message) == (
+    assert (check_report_bytes(path).status, check_report_bytes(path).message) == (
         "unreadable",
         "permission denied",
     )
@@ -250,13 +252,13 @@ def test_no_permission(tmp_path: Path) -> None:
 def test_rescue_keeps_what_is_whole(tmp_path: Path) -> None:
     path, copy = tmp_path / "cut.ncu-rep", tmp_path / "left.ncu-rep"
     path.write_bytes(WHOLE[:-30])
-    repair_report(path, copy)
-    assert (check_report(copy).status, check_report(copy).launches) == (
+    write_readable_rest_of_report(path, copy)
+    assert (check_report_bytes(copy).status, check_report_bytes(copy).launches) == (
         "ok",
         3,
     )  # the cut one without its end
     assert b"GPU Speed Of Light Throughput" in copy.read_bytes()
-    repair_report(path, copy, metrics_only=True)
+    write_readable_rest_of_report(path, copy, metrics_only=True)
     assert b"GPU Speed Of Light Throughput" not in copy.read_bytes()
 
 
@@ -266,9 +268,9 @@ def test_launches_that_take_more_than_their_bytes_are_not_all_read(
     """A launch of 274 bytes is 2 kB of findings: without a bound a report could ask for any memory."""
     path = tmp_path / "many.ncu-rep"
     path.write_bytes(made.numbered(200))
-    assert container.check_report(path).status == "ok"
+    assert container.check_report_bytes(path).status == "ok"
     monkeypatch.setattr(container.ReadBudget, "DOCUMENT", 0)
     container._walked.clear()
-    frames = container.check_report(path)
+    frames = container.check_report_bytes(path)
     assert frames.status == "damaged"
     assert "it asks for more memory than its bytes can need" in frames.message

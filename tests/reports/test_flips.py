@@ -19,7 +19,7 @@ import pytest
 import zstandard
 
 from profkit.errors import ProfkitError
-from profkit.reports.container import check_report, split_report, sum_hashes_of_metric_names
+from profkit.reports.container import check_report_bytes, split_report, sum_hashes_of_metric_names
 from profkit.reports.contents import MAGIC
 from profkit.reports.isolated import run_in_child_processes
 from profkit.reports.reader import (
@@ -27,7 +27,7 @@ from profkit.reports.reader import (
     prepare_child,
     read_launch_batch,
     read_raw_frame,
-    read_small_report,
+    read_report_unless_large,
 )
 from tests.conftest import kinds, others
 from tests.reports import flips, made
@@ -106,7 +106,7 @@ def test_some_bits_of_every_kind_of_report(path: Path) -> None:
 
 @cache
 def _values(path: str) -> Any:
-    part = read_small_report(path)
+    part = read_report_unless_large(path)
     return part.identity, part.values, part.rules
 
 
@@ -114,7 +114,7 @@ def read_flipped(item: list[Any]) -> list[Any]:
     """In a child: flip a bit of a copy, read it; what is told of it, and whether it reads the same."""
     original, copy, at, bit = item
     Path(copy).write_bytes(flips.flip(Path(original).read_bytes(), at, bit))
-    part = read_small_report(copy)
+    part = read_report_unless_large(copy)
     Path(copy).unlink()
     identity, values, rules = _values(original)
     same = [row[1:] for row in part.identity] == [row[1:] for row in identity]
@@ -164,7 +164,7 @@ def test_what_is_strange_is_a_note_where_a_newer_ncu_wrote_it(tmp_path: Path) ->
     ):
         data = made.report([strange, strange], version=version)
         path.write_bytes(data)
-        frames = check_report(path)
+        frames = check_report_bytes(path)
         assert frames.status == status
         assert "does not write" in frames.message
         assert "field 77 of KernelResult" in frames.message
@@ -180,7 +180,7 @@ def test_no_launch_is_read_under_names_that_are_damaged(tmp_path: Path) -> None:
     at = data.index(table)
     path = tmp_path / "x.ncu-rep"
     path.write_bytes(flips.flip(data, at, 4))
-    part = read_small_report(str(path))
+    part = read_report_unless_large(str(path))
     assert (part.file.status, part.file.launches, part.values) == ("damaged", 0, b"")
     assert part.file.message == "the names of metrics are damaged"
     with pytest.raises(ProfkitError, match="the names of metrics are damaged"):
@@ -192,7 +192,7 @@ def test_the_library_gives_as_many_metrics_as_the_walk_has_counted_under_the_sam
 ) -> None:
     path = tmp_path / "x.ncu-rep"
     path.write_bytes(made.report())
-    frames = check_report(path)
+    frames = check_report_bytes(path)
     one_more = array("I", [len(made.METRICS) + 1]).tobytes()
     rows, kernels = read_launch_batch([str(path), str(path), 0])
     whole = join_and_judge_report(str(path), frames, [rows], kernels)

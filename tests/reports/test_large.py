@@ -51,9 +51,9 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_in_parts_as_whole(several: str, in_parts: None) -> None:
-    whole = reader.read_small_report(several)
+    whole = reader.read_report_unless_large(several)
     assert isinstance(whole, reader.ReportLaunches)
-    part = reader.read_large_reports([several], container.check_report(several).size)[0]
+    part = reader.read_large_reports([several], container.check_report_bytes(several).size)[0]
     assert (part.file, part.identity, part.values) == (whole.file, whole.identity, whole.values)
     assert repr(part.rules) == repr(whole.rules)
     assert [row[2] for row in part.identity] == [f"k{n}" for n in range(5)]
@@ -66,7 +66,7 @@ def test_many_small_launches_are_in_parts_too(tmp_path: Path) -> None:
     parts = [len(indices) for _, indices in container.split_report(path, tmp_path)]
     assert sum(parts) == 2500
     assert max(parts) <= container.PART / container.LAUNCH + 1
-    assert container.check_report(path).memory_weight > reader.LARGE > path.stat().st_size
+    assert container.check_report_bytes(path).memory_weight > reader.LARGE > path.stat().st_size
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -86,7 +86,7 @@ def test_a_large_one_is_walked_once(
     monkeypatch.setattr(reader, "LARGE", 1)
     again = reader.read_report_files([several])
     assert (again.files, again.launches.equals(whole.launches)) == (whole.files, True)
-    assert container.check_report(several).launches == 5
+    assert container.check_report_bytes(several).launches == 5
     assert walked == [several]
 
 
@@ -104,7 +104,7 @@ def test_split_says_what_check_says(several: str, tmp_path: Path, how: str) -> N
             "packed": zstandard.ZstdCompressor().compress(content),
         }[how]
     )
-    checked = container.check_report(path)
+    checked = container.check_report_bytes(path)
     said = []
 
     def parts() -> Iterator[tuple[Path, tuple[int, ...]]]:
@@ -118,7 +118,7 @@ def test_split_says_what_check_says(several: str, tmp_path: Path, how: str) -> N
 
 def test_a_large_one_has_children_for_every_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as there is work for: one more is a fork, and a part takes ten times as long."""
-    monkeypatch.setattr(reader, "count_usable_cpus", lambda: 4)
+    monkeypatch.setattr(reader, "count_processors_to_use", lambda: 4)
     assert [reader.choose_process_count(size << 20) for size in (7, 17, 40, 900)] == [
         1,
         2,
@@ -131,7 +131,7 @@ def test_a_large_one_has_children_for_every_processor(monkeypatch: pytest.Monkey
 def test_a_cut_one_gives_what_is_left(several: str, in_parts: None) -> None:
     content = Path(several).read_bytes()
     Path(several).write_bytes(content[:-20])
-    part = reader.read_large_reports([several], container.check_report(several).size)[0]
+    part = reader.read_large_reports([several], container.check_report_bytes(several).size)[0]
     assert part.file.status == "damaged"
     assert [row[2] for row in part.identity][:4] == ["k0", "k1", "k2", "k3"]
 
@@ -145,7 +145,7 @@ def test_raw_in_parts(several: str, in_parts: None, monkeypatch: pytest.MonkeyPa
 def test_wanted_launches_only(several: str, in_parts: None, tmp_path: Path) -> None:
     made_ = list(container.split_report(several, tmp_path, {1, 3}))
     assert [indices for _, indices in made_] == [(1,), (3,)]
-    assert [container.check_report(path).status for path, _ in made_] == ["ok", "ok"]
+    assert [container.check_report_bytes(path).status for path, _ in made_] == ["ok", "ok"]
 
 
 @pytest.mark.slow
@@ -155,7 +155,9 @@ def test_lines_of_a_large_one(heavy: Path) -> None:
     (copy, _), *_ = container.split_report(heavy, heavy.parent, {0}, code=True)
     copy.rename(small)
     assert small.stat().st_size < 8 << 20
-    again = container.check_report(heavy).launches // 3  # its launches stand there three times
+    again = (
+        container.check_report_bytes(heavy).launches // 3
+    )  # its launches stand there three times
     first, last = hot_lines(small, 0), hot_lines(heavy, again)
     assert len(first)
     assert first.equals(last)
@@ -176,7 +178,7 @@ def test_memory_is_at_most_three_times_the_report_and_200_mb(heavy: Path) -> Non
     command = [sys.executable, "-c", MEASURED, "diagnose", "--json", str(heavy)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     launches = json.loads(done.stdout)["launches"]
-    assert len(launches) == container.check_report(heavy).launches == 120
+    assert len(launches) == container.check_report_bytes(heavy).launches == 120
     assert float(done.stderr.splitlines()[-1]) < 3 * heavy.stat().st_size + 200e6
 
 

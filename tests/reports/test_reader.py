@@ -230,8 +230,8 @@ def test_a_crash_of_the_library_takes_one_file(write, tmp_path: Path, monkeypatc
         write(made.result(NAMES), name=f"{n}.ncu-rep")
     write(made.result(NAMES), name="5.culprit.ncu-rep")
     real, crashing = (
-        f"{reader.__name__}:read_small_report",
-        "tests.reports.crashing:read_small_report",
+        f"{reader.__name__}:read_report_unless_large",
+        "tests.reports.crashing:read_report_unless_large",
     )
     isolated = cluster.iterate_results_of_child_processes
     monkeypatch.setattr(
@@ -298,13 +298,13 @@ def test_what_may_take_its_process_with_it_is_read_in_a_child(
 
     def isolated(function: str, items: list[str], *_):
         called.append(function)
-        return [reader.read_small_report(item) for item in items]
+        return [reader.read_report_unless_large(item) for item in items]
 
     monkeypatch.setattr(reader, "run_in_child_processes", isolated)
     monkeypatch.setattr(reader, "is_memory_limited", lambda: limited)
     (file,) = reader.read_report_files([path]).files
     assert (file.status, file.launches) == ("damaged" if cut else "ok", 1 if cut is None else 2)
-    assert called == [f"{reader.__name__}:read_small_report"] * child
+    assert called == [f"{reader.__name__}:read_report_unless_large"] * child
 
 
 def test_few_small_reports_are_read_here_and_others_in_as_many_children_as_there_are_files(
@@ -314,10 +314,10 @@ def test_few_small_reports_are_read_here_and_others_in_as_many_children_as_there
 
     def each_report(_function, names, _died, _client, most):
         called.append((len(names), most))
-        return [(name, reader.read_small_report(name)) for name in names]
+        return [(name, reader.read_report_unless_large(name)) for name in names]
 
     monkeypatch.setattr(cluster, "iterate_results_by_path", each_report)
-    monkeypatch.setattr(reader, "count_usable_cpus", lambda: 20)
+    monkeypatch.setattr(reader, "count_processors_to_use", lambda: 20)
     paths = [write(made.result(NAMES), name=f"{n}.ncu-rep") for n in range(9)]
     for some, jobs in (
         (paths[:8], None),
@@ -379,7 +379,7 @@ def test_a_large_packed_report_is_unpacked_in_a_child_where_memory_is_limited(
     write, monkeypatch, limited: bool
 ) -> None:
     path = write(data=zstandard.compress(made.report()), name="packed.ncu-repz")
-    part = reader.read_small_report(str(path))
+    part = reader.read_report_unless_large(str(path))
     called: list[str] = []
     monkeypatch.setattr(reader, "is_memory_limited", lambda: limited)
     monkeypatch.setattr(reader, "LARGE", 1)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from profkit.reports import reader
-from profkit.reports.container import check_report
-from profkit.reports.isolated import count_usable_cpus, run_in_child_processes
+from profkit.reports.container import check_report_bytes
+from profkit.reports.isolated import count_processors_to_use, run_in_child_processes
 from profkit.reports.reader import read_report_files
 from tests.conftest import CORPUS, committed, kinds, others
 from tests.reports.child import in_a_child
@@ -36,7 +36,7 @@ def _id(path: Path) -> str:
 @in_a_child
 def test_is_whole(path: Path) -> None:
     """As its bytes say and as the library reads them; of the bytes of all, the next test."""
-    frames = check_report(path)
+    frames = check_report_bytes(path)
     assert frames.status == "ok"
     # Launches of different kinds, or metrics that ncu asked for and did not get.
     assert frames.message == "" or re.fullmatch(LACKING, frames.message)
@@ -45,7 +45,7 @@ def test_is_whole(path: Path) -> None:
 
 
 def test_few_launches_lack_what_their_report_names() -> None:
-    every = [check_report(path) for path in ALL]
+    every = [check_report_bytes(path) for path in ALL]
     assert {frames.status for frames in every} == {"ok"}
     assert min(frames.launches for frames in every) >= 1
     assert all(re.fullmatch(LACKING, frames.message) for frames in every if frames.message)
@@ -59,7 +59,7 @@ def test_versions_and_launches_of_others(path: Path) -> None:
     lines = (CORPUS / "README.md").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith(f"| {path.name} ")]
     cells = [cell.strip() for cell in line.split("|")]
-    frames = check_report(path)
+    frames = check_report_bytes(path)
     assert frames.ncu_version == path.name.split("_")[2] == cells[4]
     assert frames.launches == int(cells[5])
     launches = read_report_files([path]).launches
@@ -85,7 +85,7 @@ def test_none_that_lost_anything_is_ok(how: str) -> None:
     items = [(str(SMALL[n % len(SMALL)]), how, n) for n in range(DAMAGED)]
     died = "tests.reports.damage:verdict"
     found = run_in_child_processes(
-        died, items, count_usable_cpus(), lambda _item, why: ("damaged", why, [])
+        died, items, count_processors_to_use(), lambda _item, why: ("damaged", why, [])
     )
     ok = [lost for status, _, lost in found if status == "ok"]
     assert [lost for lost in ok if lost] == []
@@ -98,7 +98,7 @@ def test_none_that_lost_anything_is_ok(how: str) -> None:
 
 def test_what_is_left_of_the_damaged_is_read(tmp_path: Path) -> None:
     """Cut in the last tenth, a report of many launches still gives most of them."""
-    many = max(ALL, key=lambda path: check_report(path).launches)
+    many = max(ALL, key=lambda path: check_report_bytes(path).launches)
     data = many.read_bytes()
     cut = tmp_path / many.name
     cut.write_bytes(data[: len(data) * 9 // 10])

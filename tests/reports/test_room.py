@@ -41,7 +41,7 @@ def test_a_process_reads_a_few_reports_itself_and_forks_read_the_others(
 
     def each_report(_function: str, names: list[str], *_: object) -> list[tuple[str, object]]:
         in_forks.extend(names)
-        return [(name, reader.read_small_report(name)) for name in names]
+        return [(name, reader.read_report_unless_large(name)) for name in names]
 
     monkeypatch.setattr(cluster, "iterate_results_by_path", each_report)
     paths = [str(write(f"{n}.ncu-rep")) for n in range(4)]
@@ -152,14 +152,14 @@ def test_launches_are_read_where_their_lines_will_be(
     """The library takes 120 MB of each process that opens it first: here and in a fork it is twice."""
     here: list[str] = []
     monkeypatch.setattr(reader, "ROOM", InProcessReadBudget())
-    real = reader.read_small_report
+    real = reader.read_report_unless_large
 
     @wraps(real)
-    def read_small_report(path: str) -> object:
+    def read_report_unless_large(path: str) -> object:
         here.append(path)
         return real(path)
 
-    monkeypatch.setattr(reader, "read_small_report", read_small_report)
+    monkeypatch.setattr(reader, "read_report_unless_large", read_report_unless_large)
     path = str(write("x.ncu-rep"))
     assert len(reader.read_report_files([path], lines_follow=lines_follow).launches) == 1
     assert here == [path] * (not lines_follow), "no record vouches for it: its lines are for a fork"
@@ -178,7 +178,10 @@ def test_the_library_is_not_opened_beside_forks_that_have(monkeypatch: pytest.Mo
 
 def test_the_library_of_units_is_not_looked_for(tmp_path: Path) -> None:
     """Where CUDA is installed it takes 115 MB of each process that reads, for what nobody asks."""
-    read = "import sys, profkit.reports.reader as r; r.prepare_child(); r.read_small_report(sys.argv[1])"
+    read = (
+        "import sys, profkit.reports.reader as r; r.prepare_child(); "
+        "r.read_report_unless_large(sys.argv[1])"
+    )
     subprocess.run(
         [sys.executable, "-c", read, report_of("stage2", "B")],
         env={**os.environ, "LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(tmp_path / "loaded")},

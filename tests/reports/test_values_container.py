@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from profkit.reports import container, wire
-from profkit.reports.container import check_report, repair_report
+from profkit.reports.container import check_report_bytes, write_readable_rest_of_report
 from profkit.reports.contents import (
     _verify_metric,
     find_misplaced_ids,
@@ -413,7 +413,7 @@ def _file(*frames: bytes) -> bytes:
 def _checked(tmp_path: Path, data: bytes) -> container.ContainerVerdict:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(data)
-    return check_report(path)
+    return check_report_bytes(path)
 
 
 NAMES = list(made.METRICS)
@@ -467,8 +467,8 @@ def test_a_copy_of_a_whole_report_has_every_launch_once(tmp_path: Path) -> None:
     path, copy = tmp_path / "a.ncu-rep", tmp_path / "b.ncu-rep"
     path.write_bytes(made.report([made.result(NAMES)] * 3, NAMES))
     for metrics_only in (False, True):
-        repair_report(path, copy, metrics_only)
-        found = check_report(copy)
+        write_readable_rest_of_report(path, copy, metrics_only)
+        found = check_report_bytes(copy)
         assert (found.status, found.launches, found.ncu_version) == ("ok", 3, "2025.3.1.0")
     sizes = [struct.unpack_from("<I", copy.read_bytes(), 4)[0]]
     assert sizes == [2]
@@ -520,7 +520,7 @@ def test_a_part_has_the_machine_code_of_the_kernels_in_it_and_of_no_other(
     for code in (True, False):
         held = []
         for copy, indices in container.split_report(path, tmp_path, code=code):
-            data, found = copy.read_bytes(), check_report(copy)
+            data, found = copy.read_bytes(), check_report_bytes(copy)
             assert (found.status, found.launches) == ("ok", 1)
             held.append(
                 (indices, [(c, n) for c in "ABC" if (n := data.count(b"code %c" % ord(c)))])
@@ -557,7 +557,7 @@ def test_a_compressed_file_may_swell_a_hundred_times_or_to_what_is_no_burden(
         monkeypatch.setattr(container, "RATIO", ratio)
         monkeypatch.setattr(container, "SMALL", small)
         container._walked.clear()
-        said[ratio, small] = check_report(path).message
+        said[ratio, small] = check_report_bytes(path).message
     assert said == {
         (few[0], many[0]): f"it needs at least {len(whole):,} bytes, and has at most "
         f"{len(whole) - 1:,}",
@@ -565,7 +565,7 @@ def test_a_compressed_file_may_swell_a_hundred_times_or_to_what_is_no_burden(
         (1, many[1]): "",
     }
     path.with_suffix(".ncu-rep").write_bytes(whole)  # as long as it is
-    assert check_report(path.with_suffix(".ncu-rep")).status == "ok"
+    assert check_report_bytes(path.with_suffix(".ncu-rep")).status == "ok"
 
 
 def test_so_many_blocks_with_nothing_in_them_are_too_many(

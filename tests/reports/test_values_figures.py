@@ -81,7 +81,7 @@ def test_a_duration_has_the_unit_that_leaves_it_above_one(value, shown):
     ],
 )
 def test_three_figures_and_the_point_where_the_rounded_number_has_it(value, shown):
-    assert text.format_figures(value) == shown
+    assert text.format_three_figures(value) == shown
 
 
 def test_a_sentence_writes_a_number_as_the_tables_do():
@@ -128,7 +128,7 @@ def test_a_speed_up_that_is_none_is_no_text(factor, shown):
     ],
 )
 def test_one_is_singular(number, words, shown):
-    assert text.format_counted(number, *words) == shown
+    assert text.format_count_with_noun(number, *words) == shown
 
 
 @pytest.mark.parametrize(

@@ -245,16 +245,16 @@ def test_else_the_nearest_of_somebody_s_own(near: dict[int, str], place: str) ->
 
 def test_the_text_of_a_line() -> None:
     kernel = _kernel(sources={"a.cu": "one\ntwo\nthree", "empty.cu": "", "b\udcff": "x\udcff"})
-    assert [kernel.get_source_text_of_line("a.cu", n) for n in (None, 0, 1, 3, 4)] == [
+    assert [kernel.get_line_or_python_statement("a.cu", n) for n in (None, 0, 1, 3, 4)] == [
         None,
         None,
         "one",
         "three",
         None,
     ]
-    assert kernel.get_source_text_of_line(None, 1) is None
-    assert kernel.get_source_text_of_line("empty.cu", 1) is None
-    assert kernel.get_source_text_of_line("b\\xff", 1) == "x\\xff"
+    assert kernel.get_line_or_python_statement(None, 1) is None
+    assert kernel.get_line_or_python_statement("empty.cu", 1) is None
+    assert kernel.get_line_or_python_statement("b\\xff", 1) == "x\\xff"
 
 
 LIBRARY = "/opt/site-packages/triton/language/standard.py"
@@ -317,16 +317,16 @@ def test_the_text_of_a_line_of_python_is_its_statement() -> None:
         sources={"k.py": TRITON_TEXT, "cut.py": "x = f(1,\n  2", "odd.py": "\tx\n y = ("}
     )
     whole = "row = tl.load( x + at, at < 100, )"
-    assert [kernel.get_source_text_of_line("k.py", n) for n in (10, 11, 13)] == [whole] * 3
+    assert [kernel.get_line_or_python_statement("k.py", n) for n in (10, 11, 13)] == [whole] * 3
     assert (
-        kernel.get_source_text_of_line("k.py", 11, is_whole_statement_wanted=False)
+        kernel.get_line_or_python_statement("k.py", 11, are_python_statements_joined=False)
         == "        x + at,"
     )
-    assert kernel.get_source_text_of_line("k.py", 14) == "    mean = tl.sum(row, 0) / 100"
-    assert kernel.get_source_text_of_line("cut.py", 2) == "  2"
-    assert kernel.get_source_text_of_line("odd.py", 2) == " y = ("
+    assert kernel.get_line_or_python_statement("k.py", 14) == "    mean = tl.sum(row, 0) / 100"
+    assert kernel.get_line_or_python_statement("cut.py", 2) == "  2"
+    assert kernel.get_line_or_python_statement("odd.py", 2) == " y = ("
     long = _kernel(sources={"k.py": "f(\n" + "1234567,\n" * 100 + ")"})
-    assert len(long.get_source_text_of_line("k.py", 50) or "") == STATEMENT
+    assert len(long.get_line_or_python_statement("k.py", 50) or "") == STATEMENT
 
 
 def test_opcodes_of_every_function() -> None:

@@ -22,7 +22,7 @@ from profkit.reports import cluster, reader, serving
 from profkit.reports import isolated as isolated_module
 from profkit.reports.isolated import (
     choose_hint,
-    count_usable_cpus,
+    count_processors_to_use,
     is_fault_of_file,
     iterate_results_of_child_processes,
     run_in_child_processes,
@@ -167,12 +167,14 @@ def test_a_report_whose_readers_are_killed_costs_itself_alone(
     monkeypatch.setattr(reader, "FEW", 0)
     real = isolated_module._Child.take_answer
 
-    def take_answer(self: isolated_module._Child, died: Callable[[Any, str], Any]) -> Any:
-        result = real(self, died)
+    def take_answer(
+        self: isolated_module._Child, make_result_of_dead: Callable[[Any, str], Any]
+    ) -> Any:
+        result = real(self, make_result_of_dead)
         item = self.task[1]
         if result is isolated_module._NOT_YET or str(tmp_path / "a") not in str(item):
             return result
-        return died(item, isolated_module.KILLED_TWICE.format(signal="SIGKILL"))
+        return make_result_of_dead(item, isolated_module.KILLED_TWICE.format(signal="SIGKILL"))
 
     monkeypatch.setattr(isolated_module._Child, "take_answer", take_answer)
     killed, read = reader.read_report_files([tmp_path / "a.ncu-rep", tmp_path / "b.ncu-rep"]).files
@@ -250,7 +252,7 @@ def test_a_child_that_was_taken_over_takes_nobody(
     names = [name for how in HOSTILE for name in (f"hostile {how}.ncu-rep", f"good {how}.ncu-rep")]
     for name in names:
         (tmp_path / name).write_bytes(made.report())
-    real = f"{reader.__name__}:read_small_report"
+    real = f"{reader.__name__}:read_report_unless_large"
     monkeypatch.setattr(
         cluster,
         "iterate_results_of_child_processes",
@@ -454,11 +456,11 @@ def test_memory_is_limited_by_the_soft_limit(
 def test_processors_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 5, 9}, raising=False)
-    assert count_usable_cpus() == 3
+    assert count_processors_to_use() == 3
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert count_usable_cpus() == 64
+    assert count_processors_to_use() == 64
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert count_usable_cpus() == 1
+    assert count_processors_to_use() == 1
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

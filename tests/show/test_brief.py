@@ -13,7 +13,7 @@ from profkit.diagnosis.launches import (
     judge_reports,
 )
 from profkit.reports.reader import read_report_files
-from profkit.show.text.words import BRIEF, get_first_sentence
+from profkit.show.text.words import BRIEF, get_first_clause_of_advice
 from profkit.show.views.diagnosis import write_brief_diagnosis
 from tests.conftest import ROOT
 from tests.found import find_files
@@ -105,12 +105,12 @@ def test_the_second_row_is_a_line(made: Made) -> None:
     ],
 )
 def test_advice_ends_at_a_full_stop_outside_of_brackets(advice: str, first: str) -> None:
-    assert get_first_sentence(advice) == first
+    assert get_first_clause_of_advice(advice) == first
 
 
 def test_many_brackets_take_no_time() -> None:
     """Each bracket was matched in two ways: 24 took two seconds, 40 a day."""
     begun = time.process_time()
-    assert get_first_sentence("(a) " * 4_000) == "(a) " * 4_000
-    assert get_first_sentence("(" * 4_000) == "(" * 4_000
+    assert get_first_clause_of_advice("(a) " * 4_000) == "(a) " * 4_000
+    assert get_first_clause_of_advice("(" * 4_000) == "(" * 4_000
     assert time.process_time() - begun < 2

@@ -15,7 +15,7 @@ import pytest
 from profkit.program.readers import injected, read_timeline
 from profkit.program.timeline import FARTHEST
 from profkit.program.triage import Triage, triage_timeline
-from profkit.show.exports import write_speedscope, write_trace
+from profkit.show.exports import write_chrome_trace, write_speedscope
 from tests.conftest import ROOT
 from tests.program.made import GEMM, Program, ran
 from tests.program.recorded_lines import MODEL, USER, record_training
@@ -129,7 +129,7 @@ def check_nesting(times: list[tuple[float, float]]) -> None:
 
 def test_a_trace_has_kernels_lines_steps_and_findings(answer: Triage, tmp_path: Path) -> None:
     file = tmp_path / "step.json.gz"
-    write_trace(file, answer)
+    write_chrome_trace(file, answer)
     events = check_trace(json.loads(gzip.decompress(file.read_bytes())))
     kernels = [event for event in events if event["cat"] == "kernel"]
     assert len(kernels) == len(answer.process.activities)
@@ -145,7 +145,7 @@ def test_a_trace_shows_when_the_host_was_slowed(answer: Triage, tmp_path: Path) 
     process = replace(answer.process, disturbed=slowed)
     timeline = replace(answer.timeline, processes=[process])
     file = tmp_path / "step.json"
-    write_trace(file, replace(answer, timeline=timeline))
+    write_chrome_trace(file, replace(answer, timeline=timeline))
     shown = [event for event in check_trace(json.loads(file.read_text())) if event["tid"] == 3]
     last = max(activity.end for activity in process.activities)
     times = [(event["ts"], event["dur"]) for event in shown]
@@ -158,7 +158,7 @@ def test_a_trace_shows_when_the_host_was_slowed(answer: Triage, tmp_path: Path) 
 def test_what_a_finding_covers_is_in_its_track(tmp_path: Path) -> None:
     answer = triage_timeline(read_timeline(TRACE))
     file = tmp_path / "step.json"
-    write_trace(file, answer)
+    write_chrome_trace(file, answer)
     events = check_trace(json.loads(file.read_text()))
     covered = [event for event in events if event["tid"] == 10]
     assert len(covered) == len(answer.findings[0].works)
@@ -167,7 +167,7 @@ def test_what_a_finding_covers_is_in_its_track(tmp_path: Path) -> None:
 
 def test_a_trace_is_read_back_as_the_same_program(answer: Triage, tmp_path: Path) -> None:
     file = tmp_path / "step.json"
-    write_trace(file, answer)
+    write_chrome_trace(file, answer)
     again = triage_timeline(read_timeline(file))
     assert [g.name for g in again.groups] == [g.name for g in answer.groups]
     assert again.split.busy == pytest.approx(answer.split.busy, rel=1e-3)

@@ -12,14 +12,14 @@ from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import resources
 from profkit.lab.measure.variants import tunables, variants
 from profkit.lab.measure.variants.tunables import MOST_THREADS
-from profkit.records.header import Budget, Header
+from profkit.records.header import Budget, VariantHeader
 
 ROOT = Path(__file__).parents[2]
 V3 = ROOT / "kernels/attention/wmma/v3_registers_persistent.cu"
 
 
 def space(**keys: str) -> tunables.Space:
-    return tunables.read_tunable_space(Header("T", keys=keys), Path("x.cu"))
+    return tunables.read_tunable_space(VariantHeader("T", keys=keys), Path("x.cu"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from profkit.lab.measure.variants.tunables import Config
 from profkit.lab.tune import steer
 from profkit.lab.tune.result import FiringRule
 from profkit.lab.tune.steer import Proposal, list_proposals_of_findings
-from profkit.records.header import Header
+from profkit.records.header import VariantHeader
 
 KEYS = {
     "tune": "M=64,16,32 W=4,1,2 S=2,3,4",
@@ -19,7 +19,7 @@ KEYS = {
     "takes": "smem=1024*M+8192*S threads=32*W",
     "steer": "grid-too-small=M- long-scoreboard=S+",
 }
-SPACE = tunables.read_tunable_space(Header("T", keys=KEYS), Path("x.cu"))
+SPACE = tunables.read_tunable_space(VariantHeader("T", keys=KEYS), Path("x.cu"))
 POSSIBLE = [
     c
     for c in SPACE.list_all_configs_even_refused()
@@ -80,7 +80,7 @@ def test_what_is_asked_of_any_kernel_names_rules_that_are_there() -> None:
     assert {w.rule for w in steer.ALWAYS} <= {r.id for r in ALL}
     assert set(steer._STEPS) <= {r.id for r in ALL}
     wrong = tunables.read_tunable_space(
-        Header("T", keys={"tune": "M=1,2", "steer": "grid-to-small=M-"}), Path("x.cu")
+        VariantHeader("T", keys={"tune": "M=1,2", "steer": "grid-to-small=M-"}), Path("x.cu")
     )
     with pytest.raises(ProfkitError, match="grid-to-small") as caught:
         steer.map_rules_to_directions(wrong)

@@ -81,9 +81,11 @@ def two(tmp_path: Path) -> "tuple[Study, Study]":
     """Two searches in one storage."""
     from profkit.lab.measure.variants import tunables
     from profkit.lab.tune.study import Study
-    from profkit.records.header import Header
+    from profkit.records.header import VariantHeader
 
-    space = tunables.read_tunable_space(Header("T", keys={"tune": "A=1,2,3,4"}), Path("x.cu"))
+    space = tunables.read_tunable_space(
+        VariantHeader("T", keys={"tune": "A=1,2,3,4"}), Path("x.cu")
+    )
     one, other = (
         Study(f"sqlite:///{tmp_path}/a.db", "x", space, space.list_all_configs_even_refused())
         for _ in "ab"

@@ -13,12 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from profkit.cli import options
 from profkit.errors import ProfkitError
-from profkit.files import is_there
+from profkit.files import is_path_there
+
+if TYPE_CHECKING:
+    from profkit.units import ExitStatus
+
 
 GROUP = "Judge a change"
 SUMMARY = "Test claims about recorded runs."
@@ -36,7 +41,7 @@ def try_claims(
     return _verify_and_print_files(files, artifacts)
 
 
-def _verify_and_print_files(files: Sequence[Path], artifacts: Path) -> int:
+def _verify_and_print_files(files: Sequence[Path], artifacts: Path) -> ExitStatus:
     from profkit.cli import sources
     from profkit.cli.output import print_blocks, print_errors
     from profkit.evidence import claims as trying
@@ -54,7 +59,7 @@ def _verify_and_print_files(files: Sequence[Path], artifacts: Path) -> int:
         tried = chain.from_iterable(file.claims for file in results)
         needs = set(chain.from_iterable(claim.needs for claim in tried))
         print_errors(sources.make_errors_of_stale_runs(artifacts, needs))
-    lost = [file for file in results if not is_there(file.path)]
+    lost = [file for file in results if not is_path_there(file.path)]
     print_errors(
         ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost
     )

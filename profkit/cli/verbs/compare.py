@@ -18,7 +18,7 @@ profkit compare h100/ h200/ --anyway --brief
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from profkit.evidence.compare import RunComparison
     from profkit.evidence.noise import KnownSpreads
     from profkit.program.change import TriagesDocument
+    from profkit.units import BeforeAndAfterNames, ComparisonPolicy, ExitStatus
 
 GROUP = "Judge a change"
 SUMMARY = "Compare two variants, reports or recordings: is the change real?"
@@ -102,7 +103,11 @@ def compare_two(
 
 
 def _compare_and_print_runs(
-    sides: tuple[str, str], case: str | None, artifacts: Path, policy: Any, every: bool
+    sides: BeforeAndAfterNames,
+    case: str | None,
+    artifacts: Path,
+    policy: ComparisonPolicy,
+    every: bool,
 ) -> tuple[list[ProfkitError], list[RunComparison]]:
     """Print what changed; return what cannot be read, and the comparisons."""
     from profkit.cli import output as out
@@ -118,11 +123,11 @@ def _compare_and_print_runs(
     elif options.FORM.brief:
         out.print_brief(views.write_brief_comparison(compared))
     else:
-        out.print_blocks(views.show_comparison(compared, whole=every), compared)
+        out.print_blocks(views.show_comparison(compared, is_complete=every), compared)
     return list(compared.problems), list(compared.changes)
 
 
-def _print_program_comparison(comparison: TriagesDocument, fail_if: set[str]) -> int:
+def _print_program_comparison(comparison: TriagesDocument, fail_if: set[str]) -> ExitStatus:
     """Print what became of each finding of a program; return the exit status."""
     from profkit.cli.output import print_blocks
     from profkit.show.views.triage import show_compared_triages

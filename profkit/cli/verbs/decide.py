@@ -19,7 +19,7 @@ import typer
 
 from profkit.cli import options
 from profkit.errors import ProfkitError
-from profkit.files import is_there
+from profkit.files import is_path_there
 
 if TYPE_CHECKING:
     from profkit.evidence.compare import GateResult
@@ -73,7 +73,7 @@ def decide_variant(
     from profkit.evidence.runs import Evidence
     from profkit.show.views.comparison import show_ladder_summary
 
-    if "/" in variant or is_there(Path(variant)):
+    if "/" in variant or is_path_there(Path(variant)):
         raise ProfkitError(f"{variant}: decide takes a variant", "stage2 or stage2.B")
     evidence = sources.open_evidence(artifacts)
     names = evidence.expand_run_name(variant, case)

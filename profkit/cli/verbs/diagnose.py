@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -35,6 +35,7 @@ from profkit.errors import ProfkitError, suggest_nearest_names
 if TYPE_CHECKING:
     from profkit.cli.launches import ChosenLaunches
     from profkit.diagnosis.launches import JudgedLaunch, LaunchRow
+    from profkit.units import DaskClientOrExecutor, ExitStatus, RuleName
 
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit query 'SELECT * FROM reports' shows all"
@@ -141,7 +142,7 @@ def diagnose_reports(
     ignored = check_ignored_rules(ignore or ())
     client = _open_cluster_client(on)
     chosen = read_and_judge_launches(
-        reports, kernel, where, client, lines_follow=lines != 0, ignore=ignored
+        reports, kernel, where, client, lines_follow=lines != 0, ignored_rules=ignored
     )
     _print_ignored_findings(chosen, ignored)
     for file in files:
@@ -153,27 +154,31 @@ def diagnose_reports(
     return chosen.exit_status
 
 
-def _check_table_files(tables: Sequence[Path | None], reports: Sequence[str]) -> list[Path]:
+def _check_table_files(table_files: Sequence[Path | None], reports: Sequence[str]) -> list[Path]:
     """Return the files that tables are written to, checked before anything is read; - is none."""
     from profkit.cli.output import refuse_same_file, require_writable_output_path
 
     files = [
-        require_writable_output_path(file, reports) for file in tables if file and str(file) != "-"
+        require_writable_output_path(file, reports)
+        for file in table_files
+        if file and str(file) != "-"
     ]
     refuse_same_file(files)
     return files
 
 
-def _refuse_output_with_history(*wanted: object) -> None:
+def _refuse_output_with_history(*other_options: object) -> None:
     """Raise a ProfkitError if anything of an answer is wanted beside --history."""
-    if any(wanted) or options.FORM.markdown or options.FORM.brief:
+    if any(other_options) or options.FORM.markdown or options.FORM.brief:
         raise ProfkitError("--history prints no answer", "remove the other options")
 
 
-def _print_diagnoses(chosen: ChosenLaunches, form: str | None, detail: _Detail) -> None:
+def _print_diagnoses(
+    chosen: ChosenLaunches, annotation_format: str | None, detail: _Detail
+) -> None:
     """Print annotations, a document, or the answer as text."""
-    if form:
-        _print_annotations(chosen, form)
+    if annotation_format:
+        _print_annotations(chosen, annotation_format)
     elif options.FORM.json and options.FORM.brief:
         _print_brief_document(chosen, detail)
     elif options.FORM.json:
@@ -208,7 +213,7 @@ def _print_csv(chosen: ChosenLaunches) -> None:
         print(piece, end="")
 
 
-def check_ignored_rules(rules: Sequence[str]) -> Sequence[str]:
+def check_ignored_rules(rules: Sequence[RuleName]) -> Sequence[RuleName]:
     """Return the rules that are left out; a ProfkitError where one is unknown."""
     if rules:
         from profkit.diagnosis.rules import BY_ID
@@ -227,14 +232,14 @@ def _print_ignored_findings(chosen: ChosenLaunches, ignored: Sequence[str]) -> N
     the one who runs the command.
     """
     from profkit.cli import output
-    from profkit.reports.figures import format_counted
+    from profkit.reports.figures import format_count_with_noun
 
     if not ignored:
         return
     settings = options.find_pyproject_with_settings() if "ignore" in options.FROM_SETTINGS else None
     asked = f"{settings}: [tool.profkit] ignore" if settings else "--ignore"
     found = [rule for rule in ignored if chosen.left_out.get(rule)]
-    launches = format_counted(len(chosen.everything), "launch", "launches")
+    launches = format_count_with_noun(len(chosen.everything), "launch", "launches")
     said = [f"{rule} (fires in {chosen.left_out[rule]} of {launches})" for rule in found]
     if not said:
         output.print_note(f"{asked}: no finding was left out")
@@ -246,7 +251,7 @@ def _print_ignored_findings(chosen: ChosenLaunches, ignored: Sequence[str]) -> N
         output.print_note(text)
 
 
-def _open_cluster_client(address: str | None) -> Any:
+def _open_cluster_client(address: str | None) -> DaskClientOrExecutor:
     """Return a client of the cluster that was named; None without one."""
     if address is None:
         return None
@@ -255,7 +260,7 @@ def _open_cluster_client(address: str | None) -> Any:
     return connect_to_dask_scheduler(address)
 
 
-def print_diagnosis(reports: Sequence[str]) -> int:
+def print_diagnosis(reports: Sequence[str]) -> ExitStatus:
     """Print what the kernels of reports just made wait for; the exit status."""
     from profkit.cli.launches import read_and_judge_launches
 
@@ -267,19 +272,21 @@ def print_diagnosis(reports: Sequence[str]) -> int:
     return chosen.exit_status
 
 
-def _add_diagnoses_to_history(reports: Sequence[str], history: str, on: str | None) -> int:
+def _add_diagnoses_to_history(
+    reports: Sequence[str], history: str, scheduler_address: str | None
+) -> ExitStatus:
     """Diagnose reports into a history, a few in memory at a time; the exit status."""
     from profkit.cli import output
     from profkit.cli.launches import expand_report_patterns
     from profkit.evidence.history import History
-    from profkit.evidence.stream import diagnose_new_reports, make_stream_document
+    from profkit.evidence.stream import add_new_reports_to_history, make_stream_document
 
     paths, complete = expand_report_patterns(reports)
     with output.show_progress() as step:
-        done = diagnose_new_reports(
+        done = add_new_reports_to_history(
             paths,
             History(history),
-            _open_cluster_client(on),
+            _open_cluster_client(scheduler_address),
             lambda n: step(n, len(paths)) if step else None,
         )
     unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
@@ -293,19 +300,21 @@ def _add_diagnoses_to_history(reports: Sequence[str], history: str, on: str | No
 
 
 def _print_json_of_worst_rows(
-    chosen: ChosenLaunches, top: int | None, lines: int | None
+    chosen: ChosenLaunches, most_rows: int | None, most_lines: int | None
 ) -> Sequence[JudgedLaunch]:
-    """Print the launches, of the worst `top` rows if not None, as one document; return them."""
+    """Print the launches, of the worst `most_rows` rows if not None, as one document; return them."""
     from profkit.cli import output
     from profkit.diagnosis.document import make_diagnosis_document, make_launch_entry
     from profkit.diagnosis.launches import add_source_lines, group_and_rank_launches
 
     launches: Sequence[JudgedLaunch] = chosen.launches
-    if top is not None:
-        kept = {id(run) for row in group_and_rank_launches(launches)[:top] for run in row.launches}
+    if most_rows is not None:
+        kept = {
+            id(run) for row in group_and_rank_launches(launches)[:most_rows] for run in row.launches
+        }
         launches = [run for run in launches if id(run) in kept]
-    if lines != 0:
-        launches = add_source_lines(launches, lines, lines or 0)
+    if most_lines != 0:
+        launches = add_source_lines(launches, most_lines, most_lines or 0)
     document = make_diagnosis_document(chosen.reports.files, ())
     output.print_json_rows(document, "launches", map(make_launch_entry, launches))
     return launches
@@ -390,7 +399,7 @@ def has_source_lines(run: JudgedLaunch) -> bool:
     )
 
 
-def _print_annotations(chosen: ChosenLaunches, form: str) -> None:
+def _print_annotations(chosen: ChosenLaunches, annotation_format: str) -> None:
     """Print each finding at its source line, a line each."""
     from profkit.diagnosis.launches import add_source_lines, group_and_rank_launches
     from profkit.show.annotations import WRITERS, annotate_launches
@@ -399,5 +408,5 @@ def _print_annotations(chosen: ChosenLaunches, form: str) -> None:
     lined = add_source_lines([row.median_launch for row in rows], None, 0)
     pairs = zip(rows, lined, strict=True)
     rows = [row.replace_launch(row.median_launch, run) for row, run in pairs]
-    print(WRITERS[form](annotate_launches(rows)), end="")
+    print(WRITERS[annotation_format](annotate_launches(rows)), end="")
     _print_unread_lines(lined)

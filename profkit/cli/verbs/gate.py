@@ -24,11 +24,12 @@ import typer
 
 from profkit.cli import options
 from profkit.errors import ProfkitError
-from profkit.files import is_file, is_folder, is_there
+from profkit.files import is_file, is_folder, is_path_there
 from profkit.records.paths import HISTORY
 
 if TYPE_CHECKING:
     from profkit.evidence.gate import GateReport
+    from profkit.units import ExitStatus
 
 _SKIP = 125  # git bisect run: this commit cannot be tested
 
@@ -118,7 +119,7 @@ def _print_gate(report: GateReport, status: int, problems: Iterable[ProfkitError
     print_errors([*problems, *reasons], quiet=options.FORM.quiet)
 
 
-def _judge_and_print_benchmarks(base: Path, head: Path, strict: bool) -> int:
+def _judge_and_print_benchmarks(base: Path, head: Path, strict: bool) -> ExitStatus:
     """Print what two results of another benchmark tool say; return the exit status."""
     from profkit.evidence.benchmarks import judge_benchmarks
 
@@ -129,7 +130,7 @@ def _judge_and_print_benchmarks(base: Path, head: Path, strict: bool) -> int:
 
 def _require_records_or_benchmark_file(folder: Path) -> None:
     """Raise a ProfkitError where there is no such folder, or no such file of a benchmark tool."""
-    if folder.suffix == ".json" and not is_there(folder):
+    if folder.suffix == ".json" and not is_path_there(folder):
         raise ProfkitError(f"{folder}: no such file", "name two results of one tool")
     if not is_folder(folder):
         raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")

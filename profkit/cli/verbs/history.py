@@ -96,19 +96,19 @@ def _add_recorded_runs(
 ) -> Iterable[ProfkitError]:
     from profkit.cli import sources
     from profkit.cli.output import print_note
-    from profkit.evidence.commits import find_ci_commit, resolve_commit_or_keep_name
-    from profkit.evidence.history import add_artifacts
+    from profkit.evidence.commits import find_ci_commit, resolve_commit_where_git_is
+    from profkit.evidence.history import add_artifacts_to_history
     from profkit.reports.isolated import ROOM
 
     # Of many reports: the library keeps six times the bytes of each that it opens.
     ROOM.forbid_reading_here()
     named: str | None
     if commit:
-        named = resolve_commit_or_keep_name(artifacts, commit)
+        named = resolve_commit_where_git_is(artifacts, commit)
         origin = "option"
     else:
         named = find_ci_commit(dict(os.environ))
         origin = "environment"
-    added = add_artifacts(kept, sources.open_evidence(artifacts), named, origin)
+    added = add_artifacts_to_history(kept, sources.open_evidence(artifacts), named, origin)
     print_note(f"{kept.root}: {added.runs} runs and {added.launches} launches added")
     return added.problems

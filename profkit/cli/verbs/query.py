@@ -29,6 +29,7 @@ from profkit.records.paths import HISTORY
 
 if TYPE_CHECKING:
     from profkit.evidence.history import History
+    from profkit.units import ExitStatus, ProcessId, Seconds
 
 GROUP = "Judge a change"
 SUMMARY = "Query a history with SQL."
@@ -69,7 +70,7 @@ def answer_question(question: Question = None, history: options.HistoryDir = HIS
     return options.DONE
 
 
-def _start_fork_and_wait() -> int | None:
+def _start_fork_and_wait() -> ExitStatus | None:
     """Fork; return the fork's exit status here, and None in the fork, which goes on.
 
     Where memory is limited, DuckDB may crash for lack of it, or wait for ever.
@@ -83,7 +84,7 @@ def _start_fork_and_wait() -> int | None:
         return None
     hint = "allow more: --max-memory, or ulimit -v; or ask for less"
     try:
-        for _ in _watch_process_at_work(fork):
+        for _ in _watch_processor_time(fork):
             ended, status = os.waitpid(fork, os.WNOHANG)
             if not ended:
                 time.sleep(_PAUSE)
@@ -101,7 +102,7 @@ def _start_fork_and_wait() -> int | None:
             _end_and_reap_fork(fork)
 
 
-def _watch_process_at_work(pid: int) -> Iterator[float]:
+def _watch_processor_time(pid: ProcessId) -> Iterator[Seconds]:
     """Yield what a process has taken of processors, until that is too much or stands still.
 
     Where the system does not say what it has taken, the clock counts in its place.
@@ -118,7 +119,7 @@ def _watch_process_at_work(pid: int) -> Iterator[float]:
         yield taken
 
 
-def _end_and_reap_fork(fork: int) -> None:
+def _end_and_reap_fork(fork: ProcessId) -> None:
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(fork, signal.SIGKILL)
         os.waitpid(fork, 0)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from profkit.evidence.noise import HistoryStep
     from profkit.show.page import Page
     from profkit.show.step import PageProgram
+    from profkit.units import AreAllRead
 
 ROWS = 50  # on a page; about 40 kB each
 
@@ -127,7 +128,7 @@ def _read_saved_folders(folders: Sequence[str]) -> _SavedPageContent:
         if sources.is_triage_folder(folder):
             programs.append(_judge_saved_program(folder))
             continue
-        steps, whole = _read_history_and_say_problems(folder)
+        steps, whole = _read_history_with_problems(folder)
         complete = complete and whole
         if steps:
             histories.append((folder, steps))
@@ -137,10 +138,10 @@ def _read_saved_folders(folders: Sequence[str]) -> _SavedPageContent:
 def _print_page_summary(output: Path, page: Page) -> None:
     """Say on stderr how large the page is, which rows it lacks, and what it could not show."""
     from profkit.cli.output import print_errors, print_note
-    from profkit.reports.figures import format_counted
+    from profkit.reports.figures import format_count_with_noun
 
     print_errors((ProfkitError(line) for line in page.notes), quiet=options.FORM.quiet)
-    rows = format_counted(page.launches, "row", "rows")
+    rows = format_count_with_noun(page.launches, "row", "rows")
     size = len(page.html.encode()) / 1e6
     text = f"{output}: {rows}, {size:.1f} MB"
     if page.left_out:
@@ -148,7 +149,7 @@ def _print_page_summary(output: Path, page: Page) -> None:
     print_note(text)
 
 
-def _read_history_and_say_problems(folder: str) -> tuple[list[HistoryStep], bool]:
+def _read_history_with_problems(folder: str) -> tuple[list[HistoryStep], AreAllRead]:
     """Return the steps of a history, and whether there are some and all could be read."""
     from profkit.cli import sources
     from profkit.cli.output import print_errors

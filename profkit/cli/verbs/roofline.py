@@ -102,7 +102,7 @@ def _read_time_grid(words: Sequence[str]) -> TimeGrid | None:
 def _print_positions(frame: DataFrame) -> None:
     """Print what the launches that take longest reached, and how near which roof that is."""
     from profkit.cli.output import print_blocks
-    from profkit.reports.figures import format_counted, format_seconds
+    from profkit.reports.figures import format_count_with_noun, format_seconds
     from profkit.reports.frame import make_row_views
     from profkit.show.numbers import describe_roofline_position
     from profkit.show.text.blocks import TextLine
@@ -118,7 +118,8 @@ def _print_positions(frame: DataFrame) -> None:
     if len(rows) > PRINTED:
         lines.append(
             TextLine(
-                f"and {format_counted(len(rows) - PRINTED, 'shorter launch', 'shorter launches')}"
+                "and "
+                f"{format_count_with_noun(len(rows) - PRINTED, 'shorter launch', 'shorter launches')}"
             )
         )
     print_blocks(lines)
@@ -127,9 +128,9 @@ def _print_positions(frame: DataFrame) -> None:
 def _print_picture_summary(output: Path, launches: int, shapes: TimeGrid | None) -> None:
     """Say on stderr how many launches, and shapes beside them, are in the picture."""
     from profkit.cli.output import print_note
-    from profkit.reports.figures import format_counted
+    from profkit.reports.figures import format_count_with_noun
 
-    text = f"{output}: {format_counted(launches, 'launch', 'launches')}"
+    text = f"{output}: {format_count_with_noun(launches, 'launch', 'launches')}"
     if shapes:
         text += f" and {len(shapes.cells)} shapes"
     print_note(text)

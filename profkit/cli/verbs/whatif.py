@@ -21,12 +21,13 @@ import typer
 
 from profkit.cli import options
 from profkit.errors import ProfkitError
-from profkit.files import is_folder, is_there
+from profkit.files import is_folder, is_path_there
 from profkit.records.paths import SUFFIXES, is_csv_table
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Evidence
     from profkit.model.whatif import CounterChange, ExpectedLaunch
+    from profkit.units import VariantName
 
 GROUP = "Judge a change"
 SUMMARY = "Estimate a kernel's speed-up if its counters changed."
@@ -62,7 +63,7 @@ def estimate_change(
     from profkit.model.whatif import WhatifDocument, parse_counter_changes
     from profkit.show.views.comparison import show_predicted_times
 
-    if _is_report_path(subject):
+    if _looks_like_report_path(subject):
         refuse_flags(
             {"--case": case}, "does not apply to a report", "--kernel REGEX chooses launches"
         )
@@ -85,16 +86,20 @@ def estimate_change(
     return options.DONE
 
 
-def _is_report_path(subject: str) -> bool:
+def _looks_like_report_path(subject: str) -> bool:
     path = Path(subject)
-    return subject.endswith(SUFFIXES) or is_folder(path) or (is_there(path) and is_csv_table(path))
+    return (
+        subject.endswith(SUFFIXES)
+        or is_folder(path)
+        or (is_path_there(path) and is_csv_table(path))
+    )
 
 
 def _predict_times_of_report(
     report: str, counts: Sequence[CounterChange], kernel: str | None
 ) -> Iterator[ExpectedLaunch]:
     from profkit.cli.launches import read_and_judge_launches
-    from profkit.model.launch import Launch
+    from profkit.model.launch import StrictLaunch
     from profkit.model.whatif import (
         ExpectedLaunch,
         bound_speedup_of_changes,
@@ -102,7 +107,7 @@ def _predict_times_of_report(
     )
 
     for judged in read_and_judge_launches([report], kernel).launches:
-        launch = Launch(judged.values)
+        launch = StrictLaunch(judged.values)
         expectation = predict_speedup_of_changes(launch, counts)
         bound = bound_speedup_of_changes(launch, counts)
         case = judged.case or judged.kernel
@@ -111,7 +116,7 @@ def _predict_times_of_report(
 
 def _predict_times_of_variant_or_parent(
     variant: str, changes_or_header: str, case: str | None, artifacts: Path
-) -> tuple[str, tuple[CounterChange, ...], list[ExpectedLaunch]]:
+) -> tuple[VariantName, tuple[CounterChange, ...], list[ExpectedLaunch]]:
     from profkit.cli import sources
     from profkit.model.whatif import (
         ExpectedLaunch,
@@ -136,7 +141,7 @@ def _predict_times_of_variant_or_parent(
 
 def _read_parent_and_declared_changes(
     evidence: Evidence, variant: str
-) -> tuple[str, tuple[CounterChange, ...]]:
+) -> tuple[VariantName, tuple[CounterChange, ...]]:
     """Return the parent of a variant, and what its header says will move as changes of the parent."""
     from profkit.evidence.moves import parse_expected_changes
     from profkit.model.whatif import COUNTS, CounterChange

@@ -22,6 +22,14 @@ from typing import Any
 
 import profkit_capture_launch as launched
 
+InductorModule = Any
+InductorTuner = Any
+LaunchArgument = Any
+NumpyArray = Any
+TextOrEmpty = str  # "" where there is nothing to say
+TorchTensor = Any
+TritonKernel = Any
+
 # What code of ours may raise on a launch that it does not understand.
 _TROUBLE = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError),
@@ -58,14 +66,14 @@ class WatchedLaunch:
         return repr((self.name, [_describe_shape_or_type(v) for v in self.arguments.values()]))
 
 
-def _describe_shape_or_type(value: Any) -> Any:
+def _describe_shape_or_type(argument: LaunchArgument) -> Any:
     """Return what two launches of a function have in common: shapes of arrays, types of numbers."""
-    if hasattr(value, "data_ptr"):
-        return str(value.dtype), tuple(value.shape), tuple(value.stride())
-    return type(value).__name__ if isinstance(value, int | float) else repr(value)
+    if hasattr(argument, "data_ptr"):
+        return str(argument.dtype), tuple(argument.shape), tuple(argument.stride())
+    return type(argument).__name__ if isinstance(argument, int | float) else repr(argument)
 
 
-def _list_named_tensors(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
+def _list_named_tensors(arguments: dict[str, Any]) -> list[tuple[str, TorchTensor]]:
     """Return the arguments that are memory, with their names."""
     tensors = []
     for name, value in arguments.items():
@@ -100,24 +108,28 @@ class Session:
     lock: threading.Lock = field(default_factory=threading.Lock)
     inside: threading.local = field(default_factory=threading.local)
 
-    def run_and_capture_if_wanted(self, watched: WatchedLaunch, run: Callable[[], Any]) -> Any:
+    def run_and_capture_if_wanted(
+        self, watched: WatchedLaunch, launch_kernel: Callable[[], Any]
+    ) -> Any:
         """Run a launch; capture it if it is one of those."""
         if getattr(self.inside, "busy", False):
-            return run()
+            return launch_kernel()
         self.inside.busy = True
         try:
-            return self._run_launch_exactly_once(watched, run)
+            return self._run_launch_exactly_once(watched, launch_kernel)
         finally:
             self.inside.busy = False
 
-    def _run_launch_exactly_once(self, watched: WatchedLaunch, run: Callable[[], Any]) -> Any:
+    def _run_launch_exactly_once(
+        self, watched: WatchedLaunch, launch_kernel: Callable[[], Any]
+    ) -> Any:
         ran: list[Any] = []
         failed: list[bool] = []
 
         def once() -> Any:
             if not ran:
                 failed.append(True)
-                ran.append(run())
+                ran.append(launch_kernel())
                 failed.clear()
             return ran[0]
 
@@ -129,7 +141,9 @@ class Session:
             self.trouble = self.trouble or f"{type(error).__name__}: {str(error)[:300]}"
         return once()
 
-    def _count_and_capture_if_wanted(self, watched: WatchedLaunch, once: Callable[[], Any]) -> None:
+    def _count_and_capture_if_wanted(
+        self, watched: WatchedLaunch, launch_once: Callable[[], Any]
+    ) -> None:
         import torch
 
         key = watched.make_key()
@@ -148,11 +162,11 @@ class Session:
             if self.matched <= self.skip or captured >= self.count:
                 return
             row.why_not = None
-            self._capture_launch(watched, row, once)
+            self._capture_launch(watched, row, launch_once)
             self.write_seen_launches()  # a program that is stopped later has left this
 
     def _capture_launch(
-        self, watched: WatchedLaunch, row: AlikeLaunchesOfFunction, once: Callable[[], Any]
+        self, watched: WatchedLaunch, row: AlikeLaunchesOfFunction, launch_once: Callable[[], Any]
     ) -> None:
         place = self.folder / f"{os.getpid()}-{self.matched}"
         try:
@@ -162,7 +176,7 @@ class Session:
         except (launched.CannotCapture, RuntimeError) as error:
             row.why_not = str(error).splitlines()[0][:200]
             return
-        once()  # Inductor chooses its configuration at the first launch: it is known only now
+        launch_once()  # Inductor chooses its configuration at the first launch: it is known only now
         try:
             self._replay_on_copies_and_write(watched.start(), reached, place)
             row.folder = place.name
@@ -172,28 +186,31 @@ class Session:
             row.why_not = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
 
     def _replay_on_copies_and_write(
-        self, start: RepeatableLaunch, reached: list[launched.ReachableMemory], place: Path
+        self,
+        start: RepeatableLaunch,
+        reachable_arrays: list[launched.ReachableMemory],
+        folder: Path,
     ) -> None:
         """Launch it again on copies, and write everything down."""
         import torch
 
         torch.cuda.synchronize()
-        launched.note_written_arrays(reached)
-        outcome = launched.launch_twice_and_compare(reached, start.launch)
+        launched.note_written_arrays(reachable_arrays)
+        outcome = launched.launch_twice_and_compare(reachable_arrays, start.launch)
         try:
-            outcome.seconds = launched.time_launch(reached, start.launch)
+            outcome.seconds = launched.time_launch_in_seconds(reachable_arrays, start.launch)
         except RuntimeError as error:
             outcome.notes.append(f"not timed: {str(error).splitlines()[0][:200]}")
         drawn = None
         if not self.values:
-            drawn = launched.repeat_launch_on_drawn_inputs(
+            drawn = launched.rerun_outputs_on_drawn_inputs(
                 outcome, start.launch, _draw_random_values_like
             )
             if drawn is None:
                 outcome.notes.append(
                     "its outputs are not finite on inputs of the same statistics: the values are kept"
                 )
-        _write_captured_launch(start, outcome, place, drawn)
+        _write_captured_launch(start, outcome, folder, drawn)
 
     def write_seen_launches(self) -> None:
         """Write down which launches this process had, captured or not."""
@@ -206,7 +223,10 @@ class Session:
 
 
 def _write_captured_launch(
-    start: RepeatableLaunch, outcome: launched.CaptureOutcome, place: Path, drawn: Any
+    start: RepeatableLaunch,
+    outcome: launched.CaptureOutcome,
+    folder: Path,
+    drawn_inputs: Any,
 ) -> None:
     """Leave a folder: the arrays of a launch, its source, and how it was started."""
     unaligned = []
@@ -214,14 +234,14 @@ def _write_captured_launch(
         if tensor.data_ptr() % _ALIGNED:
             unaligned.append(name)
     imports, definitions = launched.write_standalone_source(start.kernel, unaligned)
-    place.mkdir()
+    folder.mkdir()
     inputs = launched.list_inputs(outcome.arrays)
     outputs = launched.list_outputs(outcome.arrays)
     for i, array in enumerate(inputs):
-        if drawn is None or i not in drawn:
-            launched.store_tensor(array.before, place / f"in{i}.bin")
+        if drawn_inputs is None or i not in drawn_inputs:
+            launched.store_tensor(array.before, folder / f"in{i}.bin")
     for i, array in enumerate(outputs):
-        launched.store_tensor(array.after, place / f"out{i}.bin")
+        launched.store_tensor(array.after, folder / f"out{i}.bin")
     about = {
         "kernel": str(start.kernel.fn.__name__),
         "file": start.file,
@@ -233,10 +253,10 @@ def _write_captured_launch(
         "seconds": outcome.seconds,
         "bit_equal": outcome.bit_equal,
         "spread": outcome.spread,
-        "values": drawn is None,
+        "values": drawn_inputs is None,
         "notes": outcome.notes,
     }
-    (place / "capture.json").write_text(json.dumps(about), encoding="utf-8")
+    (folder / "capture.json").write_text(json.dumps(about), encoding="utf-8")
 
 
 def _describe_output(
@@ -247,8 +267,10 @@ def _describe_output(
     return {**array.describe_memory(array.after), "begins": begins}
 
 
-def _describe_launch_arguments(start: RepeatableLaunch, named: dict[str, str]) -> dict[str, Any]:
-    """Return grid, options and arguments of a launch; `named`: parameter -> its array."""
+def _describe_launch_arguments(
+    start: RepeatableLaunch, array_by_parameter: dict[str, str]
+) -> dict[str, Any]:
+    """Return grid, options and arguments of a launch; `array_by_parameter`: parameter -> its array."""
     options = {}
     for name, value in start.options.items():
         if isinstance(value, int | float | str):
@@ -256,7 +278,7 @@ def _describe_launch_arguments(start: RepeatableLaunch, named: dict[str, str]) -
     parameters = []
     tunable = []
     for name, value in start.arguments.items():
-        parameters.append(launched.describe_parameter(name, value, named))
+        parameters.append(launched.describe_parameter(name, value, array_by_parameter))
         if launched.is_block_size(name, value):
             tunable.append(name)
     return {
@@ -402,14 +424,14 @@ def _wrap_inductor_launches(module: ModuleType, session: Session) -> None:
             _exclude_tuner_launches(module.CachingAutotuner, name, session)
 
 
-def _list_passed_parameters(module: Any, tuner: Any) -> list[str]:
+def _list_passed_parameters(module: InductorModule, tuner: InductorTuner) -> list[str]:
     """Return the parameters of a launcher of Inductor's: all but declared constants."""
     declared = set(module.get_constexprs(tuner.fn))
     return [n for i, n in enumerate(tuner.fn.arg_names) if i not in declared]
 
 
 def _make_repeatable_inductor_launch(
-    module: Any, tuner: Any, args: Sequence[Any], plain: Any
+    module: InductorModule, tuner: InductorTuner, args: Sequence[Any], plain: Any
 ) -> RepeatableLaunch:
     import torch
 
@@ -435,14 +457,16 @@ def _make_repeatable_inductor_launch(
     return RepeatableLaunch(kernel, whole, options, blocks, text, launch, str(tuner.filename or ""))
 
 
-def _get_or_reload_triton_kernel(tuner: Any) -> Any:
+def _get_or_reload_triton_kernel(tuner: InductorTuner) -> TritonKernel:
     """Return a tuner's JITFunction, loaded again where Inductor has dropped its source."""
     if tuner.fn.fn is None:
         return tuner._reload_kernel().fn
     return tuner.fn
 
 
-def _write_grid_expression(module: Any, meta: dict[str, Any], constants: dict[str, Any]) -> str:
+def _write_grid_expression(
+    module: InductorModule, meta: dict[str, Any], constants: dict[str, Any]
+) -> TextOrEmpty:
     """Return the grid as an expression of parameters; empty where there is no simple one."""
     try:
         expression = module.GridExpr.from_meta(meta, {name: name for name in constants})
@@ -454,7 +478,7 @@ def _write_grid_expression(module: Any, meta: dict[str, Any], constants: dict[st
     return f"({', '.join(axes)})" if simple and not expression.prefix else ""
 
 
-def _draw_random_values_like(statistics: dict[str, Any], index: int) -> Any:
+def _draw_random_values_like(statistics: dict[str, Any], index: int) -> NumpyArray:
     import captured_problem  # brings numpy, which a program's other processes need not pay for
 
     return captured_problem.drawn(statistics, index, 0)

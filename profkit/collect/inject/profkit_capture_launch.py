@@ -18,6 +18,16 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
+ArrayStatistics = dict[str, Any]
+ByteCount = int
+DeviceAddress = int
+InputNumber = int
+LaunchArgument = Any
+NumpyArray = Any
+Seconds = float
+TorchTensor = Any
+TritonKernel = Any
+
 _REPLAYS = 9
 _PER_GRAPH = 20
 _DRAWN = ("float16", "bfloat16", "float32", "float64")  # what else there is is kept: indices, masks
@@ -45,7 +55,7 @@ class ReachableMemory:
         """Return whether the launch changed it."""
         return self.after is not self.before
 
-    def describe_memory(self, flat: Any) -> dict[str, Any]:
+    def describe_memory(self, flat: TorchTensor) -> dict[str, Any]:
         """Return format, sizes and statistics of the memory, of before the launch or after it."""
         known: dict[str, Any] = {
             "name": self.name,
@@ -82,10 +92,14 @@ class CaptureOutcome:
     notes: list[str] = field(default_factory=list)
 
 
-def copy_reachable_memory(named: Sequence[tuple[str, Any]], limit: int) -> list[ReachableMemory]:
-    """Copy all that a kernel can reach, `limit` bytes at most; CannotCapture: it is too large."""
-    flats = [(name, tensor, _view_as_one_axis(tensor)) for name, tensor in named]
-    _refuse_too_large_copies(sum(flat.numel() * flat.element_size() for *_, flat in flats), limit)
+def copy_reachable_memory(
+    named_tensors: Sequence[tuple[str, TorchTensor]], limit_bytes: ByteCount
+) -> list[ReachableMemory]:
+    """Copy all that a kernel can reach, `limit_bytes` bytes at most; CannotCapture: it is too large."""
+    flats = [(name, tensor, _view_as_one_axis(tensor)) for name, tensor in named_tensors]
+    _refuse_too_large_copies(
+        sum(flat.numel() * flat.element_size() for *_, flat in flats), limit_bytes
+    )
     arrays: dict[Any, ReachableMemory] = {}
     for name, tensor, flat in flats:
         place = (flat.data_ptr(), flat.dtype, flat.numel()) if flat.numel() else name
@@ -96,7 +110,7 @@ def copy_reachable_memory(named: Sequence[tuple[str, Any]], limit: int) -> list[
     return list(arrays.values())
 
 
-def _view_as_one_axis(tensor: Any) -> Any:
+def _view_as_one_axis(tensor: TorchTensor) -> TorchTensor:
     """Return the memory from a tensor's first element to its last as one axis."""
     import torch
 
@@ -109,16 +123,16 @@ def _view_as_one_axis(tensor: Any) -> Any:
     return torch.as_strided(plain, (span,), (1,), plain.storage_offset())
 
 
-def _refuse_too_large_copies(size: int, limit: int) -> None:
+def _refuse_too_large_copies(size_bytes: ByteCount, limit_bytes: ByteCount) -> None:
     """Raise CannotCapture if so many bytes are not wanted, or no copies of them fit on the GPU."""
     import torch
 
-    if size > limit:
-        raise CannotCapture(f"its arrays have {size / 1e6:,.0f} MB, more than --limit")
+    if size_bytes > limit_bytes:
+        raise CannotCapture(f"its arrays have {size_bytes / 1e6:,.0f} MB, more than --limit")
     free, _ = torch.cuda.mem_get_info()
-    if 6 * size > free:
+    if 6 * size_bytes > free:
         raise CannotCapture(
-            f"its arrays have {size / 1e6:,.0f} MB, too much for copies on this GPU"
+            f"its arrays have {size_bytes / 1e6:,.0f} MB, too much for copies on this GPU"
         )
 
 
@@ -135,7 +149,7 @@ def note_written_arrays(arrays: Sequence[ReachableMemory]) -> None:
 
 
 def launch_twice_and_compare(
-    arrays: Sequence[ReachableMemory], launch: Callable[[dict[str, Any]], None]
+    arrays: Sequence[ReachableMemory], launch: Callable[[dict[str, TorchTensor]], None]
 ) -> CaptureOutcome:
     """Launch twice on copies: note what it needs of what it overwrites, and how results differ."""
     outcome = CaptureOutcome(list(arrays))
@@ -155,7 +169,7 @@ def launch_twice_and_compare(
 
 
 def _note_arrays_used_in_place(
-    arrays: Sequence[ReachableMemory], launch: Callable[[dict[str, Any]], None]
+    arrays: Sequence[ReachableMemory], launch: Callable[[dict[str, TorchTensor]], None]
 ) -> None:
     """Launch over poisoned outputs: one that comes out otherwise is read as well as written."""
     copies = {}
@@ -170,14 +184,14 @@ def _note_arrays_used_in_place(
             array.works_in_place = not _is_bit_equal(copies[array.name], array.after)
 
 
-def repeat_launch_on_drawn_inputs(
+def rerun_outputs_on_drawn_inputs(
     outcome: CaptureOutcome,
-    launch: Callable[[dict[str, Any]], None],
-    draw_values: Callable[[dict[str, Any], int], Any],
-) -> dict[int, Any] | None:
+    launch: Callable[[dict[str, TorchTensor]], None],
+    draw_values: Callable[[ArrayStatistics, InputNumber], NumpyArray],
+) -> dict[InputNumber, TorchTensor] | None:
     """Launch on inputs that are drawn, and keep those outputs instead; None where they are not finite.
 
-    `draw_values`: (about an array, its number) -> it, as numpy has it.
+    `draw_values`: (about an input, its number) -> it, as numpy has it.
     """
     inputs = list_inputs(outcome.arrays)
     kept = _draw_inputs(inputs, draw_values)
@@ -200,8 +214,9 @@ def repeat_launch_on_drawn_inputs(
 
 
 def _draw_inputs(
-    inputs: Sequence[ReachableMemory], draw_values: Callable[[dict[str, Any], int], Any]
-) -> dict[int, Any]:
+    inputs: Sequence[ReachableMemory],
+    draw_values: Callable[[ArrayStatistics, InputNumber], NumpyArray],
+) -> dict[InputNumber, TorchTensor]:
     """Return number of an input -> what is drawn for it; nothing for indices and masks."""
     import torch
 
@@ -231,9 +246,9 @@ def list_outputs(arrays: Sequence[ReachableMemory]) -> list[ReachableMemory]:
     return [array for array in arrays if array.is_written]
 
 
-def time_launch(
-    arrays: Sequence[ReachableMemory], launch: Callable[[dict[str, Any]], None]
-) -> float:
+def time_launch_in_seconds(
+    arrays: Sequence[ReachableMemory], launch: Callable[[dict[str, TorchTensor]], None]
+) -> Seconds:
     """Return seconds of one launch: the program's own kernel, many times in a CUDA graph, on copies."""
     import torch
 
@@ -259,7 +274,7 @@ def time_launch(
     return float(median(times))
 
 
-def store_tensor(tensor: Any, path: Path) -> None:
+def store_tensor(tensor: TorchTensor, path: Path) -> None:
     """Write the elements of a tensor as they are in memory, without a header."""
     import torch
 
@@ -268,8 +283,8 @@ def store_tensor(tensor: Any, path: Path) -> None:
 
 def _launch_on_copies(
     arrays: Sequence[ReachableMemory],
-    copies: dict[str, Any],
-    launch: Callable[[dict[str, Any]], None],
+    copies: dict[str, TorchTensor],
+    launch: Callable[[dict[str, TorchTensor]], None],
 ) -> None:
     import torch
 
@@ -277,14 +292,16 @@ def _launch_on_copies(
     torch.cuda.synchronize()
 
 
-def _name_by_parameter(arrays: Sequence[ReachableMemory], copies: dict[str, Any]) -> dict[str, Any]:
+def _name_by_parameter(
+    arrays: Sequence[ReachableMemory], copies: dict[str, TorchTensor]
+) -> dict[str, TorchTensor]:
     named: dict[str, Any] = {}
     for array in arrays:
         named |= dict.fromkeys(array.parameter_names, copies[array.name])
     return named
 
 
-def _make_poisoned_copy(tensor: Any) -> Any:
+def _make_poisoned_copy(tensor: TorchTensor) -> TorchTensor:
     import torch
 
     made = torch.empty_like(tensor)
@@ -292,7 +309,7 @@ def _make_poisoned_copy(tensor: Any) -> Any:
     return made
 
 
-def _measure_largest_difference(one: Any, other: Any) -> float | None:
+def _measure_largest_difference(one: TorchTensor, other: TorchTensor) -> float | None:
     """Return the largest difference of finite values; None where others are not of one kind."""
     import torch
 
@@ -305,18 +322,18 @@ def _measure_largest_difference(one: Any, other: Any) -> float | None:
     return float(largest.max()) if largest.numel() else 0.0
 
 
-def _is_bit_equal(one: Any, other: Any) -> bool:
+def _is_bit_equal(one: TorchTensor, other: TorchTensor) -> bool:
     import torch
 
     return bool(torch.equal(one.view(torch.uint8), other.view(torch.uint8)))
 
 
-def _is_overlapping(one: Any, other: Any) -> bool:
-    starts_before_end = one.data_ptr() < _get_end_address(other)
-    return bool(starts_before_end and other.data_ptr() < _get_end_address(one))
+def _is_overlapping(one: TorchTensor, other: TorchTensor) -> bool:
+    starts_before_end = one.data_ptr() < _get_address_behind_end(other)
+    return bool(starts_before_end and other.data_ptr() < _get_address_behind_end(one))
 
 
-def _get_end_address(tensor: Any) -> int:
+def _get_address_behind_end(tensor: TorchTensor) -> DeviceAddress:
     """Return the address behind the last byte of a contiguous tensor."""
     size_bytes = tensor.numel() * tensor.element_size()
     return int(tensor.data_ptr() + size_bytes)
@@ -325,23 +342,25 @@ def _get_end_address(tensor: Any) -> int:
 _LIBRARIES = ("triton", "torch")
 
 
-def write_standalone_source(kernel: Any, unaligned: list[str]) -> tuple[str, str]:
-    """Return a file's (imports, definitions); `unaligned`: parameters at no multiple of 16 bytes."""
+def write_standalone_source(
+    kernel: TritonKernel, unaligned_parameters: list[str]
+) -> tuple[str, str]:
+    """Return a file's (imports, definitions); unaligned parameters are at no multiple of 16 bytes."""
     imports: dict[str, None] = {"import triton": None, "import triton.language as tl": None}
     bodies: dict[str, str] = {}
     _add_kernel_source(kernel, imports, bodies)
     name = kernel.fn.__name__
     main = bodies.pop(name)
-    options = _write_decorator_arguments(kernel, unaligned)
+    options = _write_decorator_arguments(kernel, unaligned_parameters)
     if options:
         main = main.replace("@triton.jit\n", f"@triton.jit({options})\n", 1)
     return "\n".join(imports), "\n\n\n".join([*bodies.values(), main])
 
 
-def _write_decorator_arguments(kernel: Any, unaligned: Sequence[str]) -> str:
+def _write_decorator_arguments(kernel: TritonKernel, unaligned_parameters: Sequence[str]) -> str:
     """Return what the decorator of a kernel is called with."""
     any_alignment = {str(name) for name in getattr(kernel, "do_not_specialize_on_alignment", ())}
-    any_alignment.update(unaligned)
+    any_alignment.update(unaligned_parameters)
     options = []
     if any_value := list(getattr(kernel, "do_not_specialize", ())):
         options.append(f"do_not_specialize={any_value!r}")
@@ -350,7 +369,9 @@ def _write_decorator_arguments(kernel: Any, unaligned: Sequence[str]) -> str:
     return ", ".join(options)
 
 
-def _add_kernel_source(kernel: Any, imports: dict[str, None], bodies: dict[str, str]) -> None:
+def _add_kernel_source(
+    kernel: TritonKernel, imports: dict[str, None], bodies: dict[str, str]
+) -> None:
     function = kernel.fn
     name = function.__name__
     if name in bodies:
@@ -389,7 +410,7 @@ def _add_used_name(name: str, value: Any, imports: dict[str, None], bodies: dict
         )
 
 
-def _write_literal(value: Any, name: str) -> str:
+def _write_literal(value: LaunchArgument, name: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f"float('{value}')"
     if value is None or isinstance(value, int | float | str | bool):
@@ -405,7 +426,7 @@ def _write_import(module: ModuleType, name: str) -> str:
     return f"from {parent} import {last} as {name}" if parent else f"import {full} as {name}"
 
 
-def _get_source(kernel: Any) -> str:
+def _get_source(kernel: TritonKernel) -> str:
     text = textwrap.dedent(kernel.src)
     start = re.search(r"^def\s", text, re.M)
     if start is None:
@@ -430,17 +451,19 @@ def _list_used_names(source: str) -> set[str]:
     return names
 
 
-def is_block_size(name: str, value: Any) -> bool:
+def is_block_size(name: str, value: LaunchArgument) -> bool:
     """Return whether an argument is a block size: a power of two by its name."""
     if not re.fullmatch(r"[A-Z][A-Z0-9_]*BLOCK[A-Z0-9_]*|BLOCK[A-Z0-9_]*", name):
         return False
     return isinstance(value, int) and value > 1 and value & (value - 1) == 0
 
 
-def describe_parameter(name: str, value: Any, named: dict[str, str]) -> dict[str, Any]:
-    """Return how a variant's launch function writes an argument; `named`: parameter -> its array."""
-    if name in named:
-        return {"name": name, "array": named[name]}
+def describe_parameter(
+    name: str, value: LaunchArgument, array_by_parameter: dict[str, str]
+) -> dict[str, Any]:
+    """Return how a variant's launch function writes an argument, which may be an array."""
+    if name in array_by_parameter:
+        return {"name": name, "array": array_by_parameter[name]}
     if value is None or isinstance(value, bool | int | float | str):
         return {"name": name, "value": value}
     if type(value).__name__ == "dtype" and hasattr(value, "primitive_bitwidth"):

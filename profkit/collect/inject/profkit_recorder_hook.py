@@ -18,18 +18,20 @@ from typing import Any
 
 from profkit_recorder_inductor import WATCHED
 
+TorchModule = Any  # the package torch, or a module of it
+
 # What a module of another version may raise where it is looked into: the program goes on.
 TROUBLE = (AttributeError, KeyError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 PYTHON_HEAD = 16  # bytes of a Python object before its own fields
 FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
 
 
-def append_hook_line(word: str, value: object = "") -> None:
+def append_hook_line(keyword: str, value: object = "") -> None:
     """Write a line for the one who reads the recording."""
     text = " ".join(str(value).split())
     try:
         with open(f"{FOLDER}/{os.getpid()}.hook", "a", encoding="utf-8") as file:
-            file.write(f"{word}\t{text}\n")
+            file.write(f"{keyword}\t{text}\n")
     except OSError:
         pass  # the recording is gone: the program is not stopped for it
 
@@ -62,7 +64,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
         return spec
 
 
-def note_starts_of_torch_profiler(module: Any) -> None:
+def note_starts_of_torch_profiler(module: TorchModule) -> None:
     """Write down when the program starts torch.profiler: CUPTI is ours, so it sees no GPU events."""
     start = module.profile._start_trace
 
@@ -74,16 +76,16 @@ def note_starts_of_torch_profiler(module: Any) -> None:
     module.profile._start_trace = start_trace
 
 
-def watch_torch(torch: Any) -> None:
+def watch_torch(torch: TorchModule) -> None:
     """Find out how torch's nodes lie; and record operators, where that was asked for."""
     export_autograd_node_layout(torch)
     if os.environ.get("PROFKIT_OPERATORS") == "1":
-        from profkit_recorder_operators import start_recording_some_operators
+        from profkit_recorder_operators import wait_for_steps_in_thread
 
-        start_recording_some_operators(torch)
+        wait_for_steps_in_thread(torch)
 
 
-def export_autograd_node_layout(torch: Any) -> None:
+def export_autograd_node_layout(torch: TorchModule) -> None:
     """Write into the environment where torch's nodes of autograd keep their number and thread.
 
     It is seen in three nodes of a chain: their numbers, their heights and their thread's are told
@@ -106,7 +108,7 @@ def export_autograd_node_layout(torch: Any) -> None:
         os.environ["PROFKIT_NODE"] = f"{numbers[0]} {threads[0]}"
 
 
-def _find_offsets_of_number(nodes: list[Any], wanted: list[int]) -> list[int]:
+def _find_offsets_of_number(nodes: list[Any], wanted_numbers: list[int]) -> list[int]:
     """Return offsets at which each node has the number that it should have."""
     places = []
     for offset in range(16, 112, 8):
@@ -114,7 +116,7 @@ def _find_offsets_of_number(nodes: list[Any], wanted: list[int]) -> list[int]:
         for node in nodes:
             start = ctypes.c_void_p.from_address(id(node) + PYTHON_HEAD).value or 0
             found.append(ctypes.c_int64.from_address(start + offset).value)
-        if found == wanted:
+        if found == wanted_numbers:
             places.append(offset)
     return places
 

@@ -15,6 +15,14 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+FxNode = Any  # of a graph of torch.fx
+FxTarget = Any
+InductorBuffer = Any  # a node of Inductor's own, as a library's kernel is
+InductorModule = Any
+KernelNodes = Any  # of Inductor's scheduler, or the one of a library's kernel
+OperatorNameOrEmpty = str  # aten::mm; "" of what is no operator
+SchedulerNode = Any
+
 SUFFIX = ".profkit.json"
 _HANDLE = re.compile(r"\[Provenance debug handles\] (\S+)")
 _FRAME = re.compile(r'File "(.*?)", line (\d+), in (\S+)')
@@ -28,17 +36,17 @@ _pending: dict[str, list[dict[str, Any]]] = {}
 _files: dict[str, tuple[list[str], dict[str, Any]] | None] = {}
 
 
-def keep_origins_of_named_kernels(debug: Any) -> None:
+def keep_origins_of_named_kernels(debug: InductorModule) -> None:
     """Keep what Inductor says of a kernel when it gives the kernel its handle."""
     give_handle = debug.set_kernel_post_grad_provenance_tracing
 
     def set_kernel_post_grad_provenance_tracing(
-        nodes: Any, name: str, is_extern: bool = False
+        nodes: KernelNodes, name: str, is_extern: bool = False
     ) -> Any:
         handle = give_handle(nodes, name, is_extern)
         if handle is not None:
             try:
-                _pending[f"{name}:{handle}"] = list_origins_of_nodes(nodes)
+                _pending[f"{name}:{handle}"] = list_origins_of_kernel(nodes)
             except TROUBLE as error:
                 _pending[f"{name}:{handle}"] = [{"error": repr(error)}]
         return handle
@@ -46,12 +54,12 @@ def keep_origins_of_named_kernels(debug: Any) -> None:
     debug.set_kernel_post_grad_provenance_tracing = set_kernel_post_grad_provenance_tracing
 
 
-def list_origins_of_nodes(nodes: Any) -> list[dict[str, Any]]:
+def list_origins_of_kernel(nodes: KernelNodes) -> list[dict[str, Any]]:
     """Say for each node of the graph that a kernel computes where it was traced from."""
     return list(map(describe_origin_of_node, find_graph_nodes(nodes)))
 
 
-def describe_origin_of_node(node: Any) -> dict[str, Any]:
+def describe_origin_of_node(node: FxNode) -> dict[str, Any]:
     """Say where a node of the graph was traced from, innermost frame first."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     module_path, module_class = ("", "")
@@ -68,11 +76,11 @@ def describe_origin_of_node(node: Any) -> dict[str, Any]:
         "module": str(module_path),
         "kind": kind,
         "backward": node.meta.get("partitioner_tag") == "is_backward",
-        "weight": count_values_of_node(node),
+        "weight": count_values_read_or_written(node),
     }
 
 
-def find_graph_nodes(nodes: Any) -> Iterable[Any]:
+def find_graph_nodes(nodes: KernelNodes) -> Iterable[FxNode]:
     """Return the nodes of the graph, of a kernel that was generated, or of one of a library."""
     if not isinstance(nodes, list):
         return find_node_of_library_kernel(nodes)
@@ -86,7 +94,7 @@ def find_graph_nodes(nodes: Any) -> Iterable[Any]:
     return list(found)
 
 
-def find_computed_nodes(scheduled: Any) -> list[Any]:
+def find_computed_nodes(scheduled: SchedulerNode) -> list[FxNode]:
     """Find the nodes that a part of a generated kernel computes.
 
     Its origins have what its inputs were made from among them, also where another kernel made
@@ -114,7 +122,7 @@ def find_computed_nodes(scheduled: Any) -> list[Any]:
     return [origin for origin in inner.origins if origin in computed]
 
 
-def find_nodes_read_from_memory(scheduled: Any) -> set[Any]:
+def find_nodes_read_from_memory(scheduled: SchedulerNode) -> set[FxNode]:
     """Find the nodes whose results a part of a kernel reads from memory."""
     held = set()
     buffers = getattr(scheduled.scheduler, "name_to_buf", {})
@@ -130,7 +138,7 @@ def find_nodes_read_from_memory(scheduled: Any) -> set[Any]:
     return held
 
 
-def find_node_of_library_kernel(kernel: Any) -> list[Any]:
+def find_node_of_library_kernel(kernel: InductorBuffer) -> list[FxNode]:
     """Return the node that a library's kernel computes; its origins have those of its inputs, too."""
     if getattr(kernel, "origin_node", None) is not None:
         return [kernel.origin_node]
@@ -143,13 +151,13 @@ def find_node_of_library_kernel(kernel: Any) -> list[Any]:
     return [max(same, key=lambda node: order.get(node, -1))]  # what an input computes comes before
 
 
-def name_called_operator(target: Any) -> str:
+def name_called_operator(target: FxTarget) -> OperatorNameOrEmpty:
     """Return the name of what a node of the graph calls: aten::mm of aten.mm.default."""
     schema = getattr(target, "_schema", None)
     return str(getattr(schema, "name", ""))
 
 
-def find_readers_of_copying_kernel(nodes: list[Any]) -> Iterable[Any]:
+def find_readers_of_copying_kernel(nodes: list[SchedulerNode]) -> Iterable[FxNode]:
     """Yield what reads a kernel that computes nothing: a copy in the order that its reader wants."""
     for scheduled in nodes:
         for made in getattr(scheduled, "get_outputs", list)():
@@ -159,7 +167,7 @@ def find_readers_of_copying_kernel(nodes: list[Any]) -> Iterable[Any]:
                     yield from find_node_of_library_kernel(reader)
 
 
-def keep_lines_of_replaced_nodes(matcher: Any) -> None:
+def keep_lines_of_replaced_nodes(matcher: InductorModule) -> None:
     """Have nodes that a pattern puts in place of others keep the line of the heaviest of these."""
     entry = matcher.ReplacementPatternEntry
     replace = entry.replace_with_graph
@@ -178,19 +186,19 @@ def keep_lines_of_replaced_nodes(matcher: Any) -> None:
     entry.replace_with_graph = staticmethod(replace_with_graph)
 
 
-def copy_origin_fields(old_meta: Any, new_meta: Any) -> None:
+def copy_origin_fields(old_meta: dict[str, Any], new_meta: dict[str, Any]) -> None:
     """Copy what a node of the graph knows of where it was traced from."""
     for name in ORIGIN_FIELDS:
         if name in old_meta:
             new_meta[name] = old_meta[name]
 
 
-def rank_node_by_work(node: Any) -> tuple[bool, int]:
+def rank_node_by_work(node: FxNode) -> tuple[bool, int]:
     """Weigh a node of what becomes one: a product of matrices is more work than a sum of its size."""
-    return name_called_operator(node.target) in PRODUCTS, count_values_of_node(node)
+    return name_called_operator(node.target) in PRODUCTS, count_values_read_or_written(node)
 
 
-def count_values_of_node(node: Any) -> int:
+def count_values_read_or_written(node: FxNode) -> int:
     """Return how many values a node reads or writes, the larger: what a line adds to a kernel's work."""
     sizes = [count_values(node.meta.get("val"))]
     for given in getattr(node, "all_input_nodes", ()):
@@ -208,7 +216,7 @@ def count_values(value: Any) -> int:
     return count
 
 
-def write_origins_before_files_load(codecache: Any) -> None:
+def write_origins_before_files_load(codecache: InductorModule) -> None:
     """Write the lines beside a generated file, before the file is loaded."""
     owner = codecache.PyCodeCache
     load = owner.load_by_key_path.__func__
@@ -224,7 +232,7 @@ def write_origins_before_files_load(codecache: Any) -> None:
 def write_origins_beside(path: str) -> None:
     """Write what is known of a generated file's kernels beside it, unless that is there."""
     beside = path + SUFFIX
-    if read_origins_beside(path) is not None:
+    if read_lines_and_origins(path) is not None:
         return
     with open(path, encoding="utf-8") as file:
         handles = _HANDLE.findall(file.read())
@@ -243,7 +251,7 @@ def write_origins_beside(path: str) -> None:
 def find_origins_of_kernel_call(path: str, line: int) -> list[dict[str, Any]] | None:
     """Say what the kernel stands for that a line of a generated file calls; None of other files."""
     if path not in _files:
-        _files[path] = read_origins_beside(path)
+        _files[path] = read_lines_and_origins(path)
     known = _files[path]
     if known is None:
         return None
@@ -256,7 +264,7 @@ def find_origins_of_kernel_call(path: str, line: int) -> list[dict[str, Any]] | 
     return []
 
 
-def read_origins_beside(path: str) -> tuple[list[str], dict[str, Any]] | None:
+def read_lines_and_origins(path: str) -> tuple[list[str], dict[str, Any]] | None:
     """Return the lines of a generated file and what its kernels stand for; None of other files."""
     try:
         with open(path + SUFFIX, encoding="utf-8") as file:

@@ -34,6 +34,15 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence, S
 from pathlib import Path
 from typing import Any, TextIO
 
+CountOrZero = int  # 0: not known, or none
+Nanoseconds = int  # as they were recorded
+Seconds = float
+TensorMetadata = Any  # what torch's tree of events says of a tensor
+TorchEvent = Any
+TorchEvents = Any
+TorchModule = Any  # the package torch, or a module of it
+TorchResults = Any  # of torch's profiler, of which it makes events
+
 FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
 ROW = 24  # bytes of a launch in <pid>-<thread>.launches
 WORDS = 6  # of 32 bits, as many as that
@@ -81,36 +90,40 @@ BACKWARD = 1  # torch's scope of a node of the backward pass
 _Pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
-def find_repeat_length(stacks: array[int], times: int, replays: Iterable[int] = ()) -> int:
+def find_repeat_length(
+    stack_numbers: array[int], fewest_repeats: int, stacks_of_replays: Iterable[int] = ()
+) -> CountOrZero:
     """Find after how many launches the same stacks come again, to the end; 0 where they do not.
 
     Args:
-        stacks: Of launches, in order.
-        times: How often they must have come.
-        replays: The stacks that launch a CUDA graph.
+        stack_numbers: Of launches, in order.
+        fewest_repeats: How often they must have come.
+        stacks_of_replays: The stacks that launch a CUDA graph.
     """
-    if len(stacks) < times:
+    if len(stack_numbers) < fewest_repeats:
         return 0
-    size = stacks.itemsize
-    content = stacks.tobytes()
-    last_replay = count_launches_from_last(content, size, replays)
+    size = stack_numbers.itemsize
+    content = stack_numbers.tobytes()
+    last_replay = count_launches_from_last(content, size, stacks_of_replays)
     # Whatever the step is, its last few launches came before: most of the rest is never looked at.
-    tail = content[-(times - 1) * size :]
+    tail = content[-(fewest_repeats - 1) * size :]
     at = len(content) - len(tail)
-    nearest = at - len(stacks) // times * size
+    nearest = at - len(stack_numbers) // fewest_repeats * size
     while (at := content.rfind(tail, nearest, at + len(tail) - 1)) >= 0:
         lag, rest = divmod(len(content) - len(tail) - at, size)
         if rest:
             continue
-        checked = (times - 1) * lag
+        checked = (fewest_repeats - 1) * lag
         if lag < last_replay:
             checked = max(checked, SURE)
-        if checked + lag <= len(stacks) and are_last_repeated(content, lag * size, checked * size):
+        if checked + lag <= len(stack_numbers) and are_last_bytes_repeated(
+            content, lag * size, checked * size
+        ):
             return lag
     return 0
 
 
-def are_last_repeated(content: bytes, lag: int, length: int) -> bool:
+def are_last_bytes_repeated(content: bytes, lag: int, length: int) -> bool:
     """Return whether the last bytes are those that came before them.
 
     From the last ones on, ever more of them: where they are not, the end tells that soonest.
@@ -129,23 +142,23 @@ def are_last_repeated(content: bytes, lag: int, length: int) -> bool:
     return True
 
 
-def count_launches_from_last(content: bytes, size: int, replays: Iterable[int]) -> int:
+def count_launches_from_last(content: bytes, bytes_per_stack: int, replays: Iterable[int]) -> int:
     """Return how many launches there are from the last one of some stacks on; all and one for none.
 
     Args:
         content: The stacks of launches.
-        size: Bytes of each.
+        bytes_per_stack: Bytes of each.
         replays: The stacks that are looked for.
     """
-    count = len(content) // size
+    count = len(content) // bytes_per_stack
     fewest = count + 1
     for stack in replays:
-        wanted = stack.to_bytes(size, sys.byteorder)
+        wanted = stack.to_bytes(bytes_per_stack, sys.byteorder)
         at = content.rfind(wanted)
-        while at >= 0 and at % size:
-            at = content.rfind(wanted, 0, at + size - 1)
+        while at >= 0 and at % bytes_per_stack:
+            at = content.rfind(wanted, 0, at + bytes_per_stack - 1)
         if at >= 0:
-            fewest = min(fewest, count - at // size)
+            fewest = min(fewest, count - at // bytes_per_stack)
     return fewest
 
 
@@ -168,7 +181,7 @@ class LaunchedStacks:
         self.last = array("I")
         self.replays: set[int] = set()  # stacks that launch a CUDA graph
 
-    def find_repeat_length(self) -> int:
+    def find_repeat_length(self) -> CountOrZero:
         """Find after how many launches they come again; 0 where they do not."""
         return find_repeat_length(self.last, BEFORE, self.replays)
 
@@ -200,20 +213,20 @@ class LaunchedStacks:
                 content = file.read(LOOKED_AT * ROW)
         return self.count
 
-    def add_launches(self, made: array[int], how: array[int]) -> None:
+    def add_launches(self, stack_numbers: array[int], ways_of_launch: array[int]) -> None:
         """Take the next launches: their stacks, and how each was made.
 
         Steps do not go on meanwhile, and there may be a hundred thousand: none is looked at by itself,
         but where a graph is replayed.
         """
-        if how.tobytes().translate(None, NO_REPLAYS):
-            for stack, way in zip(made, how, strict=True):
+        if ways_of_launch.tobytes().translate(None, NO_REPLAYS):
+            for stack, way in zip(stack_numbers, ways_of_launch, strict=True):
                 if way & REPLAYS:
                     self.replays.add(stack)
-        if made.count(0):
-            made = array("I", filter(None, made))
-        self.last += made
-        self.count += len(made)
+        if stack_numbers.count(0):
+            stack_numbers = array("I", filter(None, stack_numbers))
+        self.last += stack_numbers
+        self.count += len(stack_numbers)
         del self.last[:-LOOKED_AT]
 
 
@@ -240,16 +253,14 @@ def is_in_backward() -> bool:
 class OperatorRecorder:
     """Records the operators of some steps."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: TorchModule) -> None:
         self.torch = torch
         self.pid = os.getpid()  # a forked child has a copy of all this, and none of the threads
         self.profile: Any = None  # of torch, the last one
         self.is_running = False  # it records
         self.is_over = False  # nothing more is recorded
         self.is_of_steps = False  # what repeats is no loop inside of one, or before them
-        self.is_complete_problem_folder = (
-            False  # all repeats that were wanted came, and each is long
-        )
+        self.is_complete = False  # all repeats that were wanted came, and each is long
         self.is_stopped = threading.Event()  # and what was is there
         self.results: Any = None  # of torch's profiler, until they are written
         # The same of all recordings, until the program ends; and where tensors are that modules hold.
@@ -299,7 +310,7 @@ class OperatorRecorder:
         before = launches.count
         has_all = self.wait_for_launches(launches, lag, until)
         seen = set(launches.last[-lag - (launches.count - before) :])
-        self.is_complete_problem_folder = has_all and lag >= LONG
+        self.is_complete = has_all and lag >= LONG
         while not self.is_stopped.wait(SHORT_PAUSE):
             self.call_in_main_thread(self._stop)
         self.write_operators()
@@ -309,14 +320,14 @@ class OperatorRecorder:
         """Have the main thread call a function between two instructions."""
         ctypes.pythonapi.Py_AddPendingCall(call, None)
 
-    def wait_for_launches(self, launches: LaunchedStacks, lag: int, until: float) -> bool:
+    def wait_for_launches(self, launches: LaunchedStacks, lag: int, deadline: Seconds) -> bool:
         """Wait for as many repeats as are recorded; whether they came.
 
         A short one may be a loop inside of a step.
         """
         begun = time.monotonic()
         count = launches.read_new_rows()
-        while time.monotonic() < until:
+        while time.monotonic() < deadline:
             done = launches.read_new_rows() - count
             is_enough = done >= REPEATS * lag
             is_long = done >= SURE or time.monotonic() > begun + LOOP
@@ -326,7 +337,7 @@ class OperatorRecorder:
         return False
 
     def wait_for_repeat(
-        self, until: float, recorded: Set[int]
+        self, deadline: Seconds, recorded: Set[int]
     ) -> tuple[LaunchedStacks | None, int]:
         """Return the thread that launches most, and after how many launches its step comes again.
 
@@ -334,7 +345,7 @@ class OperatorRecorder:
         """
         pause = PAUSE
         longest = LONGEST_PAUSE
-        while time.monotonic() < until and not self.is_over:
+        while time.monotonic() < deadline and not self.is_over:
             time.sleep(pause)
             began = time.thread_time()
             for path in Path(FOLDER).glob(f"{os.getpid()}-*.launches"):
@@ -443,7 +454,7 @@ class OperatorRecorder:
                     file.write(json.dumps(row) + "\n")
         os.replace(f"{target}.part", target)
 
-    def read_clocks(self) -> tuple[int, int, int]:
+    def read_clocks(self) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds]:
         """Return Python's clock, CUPTI's, and Python's again, as close together as they were read.
 
         The first reading takes ten times as long as one right behind it, and most of that is before
@@ -473,14 +484,14 @@ class OperatorRecorder:
             finally:
                 append_hook_line("undisturbed", self.read_clocks()[1])
 
-    def write_events(self, events: Any) -> None:
+    def write_events(self, events: TorchEvents) -> None:
         """Write a line for each event into a file that is there when it is whole."""
         from profkit_recorder_hook import append_hook_line
 
         if not events:
             append_hook_line("operators", "torch's profiler saw none in the steps that it watched")
             return
-        if self.is_complete_problem_folder:
+        if self.is_complete:
             events = select_middle_events(events)
         target = Path(f"{FOLDER}/{os.getpid()}.operators")
         part = target.with_suffix(".operators.part")
@@ -583,7 +594,7 @@ class CaptureRecorder:
         steps.is_profiling.release()
 
 
-def end_profile_and_get_events() -> Any:
+def end_profile_and_get_events() -> TorchResults:
     """End the profiler that runs on this thread; what it saw.
 
     Not by its __exit__, which makes a tree of all events before the program goes on.
@@ -595,7 +606,10 @@ def end_profile_and_get_events() -> Any:
 
 
 def write_clocks_and_operators(
-    file: TextIO, clocks: Sequence[tuple[int, int, int]], events: Any, pause: float
+    file: TextIO,
+    clocks: Sequence[tuple[int, int, int]],
+    events: TorchEvents,
+    pause_seconds: Seconds,
 ) -> None:
     """Write what tells the clocks apart, and a line for each operator.
 
@@ -603,17 +617,17 @@ def write_clocks_and_operators(
         file: That is written.
         clocks: Pairs of them.
         events: Of torch's profiler.
-        pause: Seconds that other threads may go on after every few.
+        pause_seconds: Seconds that other threads may go on after every few.
     """
     file.write(json.dumps({"clocks": clocks}) + "\n")
     for number, event in enumerate(events):
         if event.scope() != USERS_RANGE and event.name() not in UNWRITTEN:
             file.write(json.dumps(describe_event(event)) + "\n")
-        if pause and number % AT_ONCE == AT_ONCE - 1:
-            time.sleep(pause)
+        if pause_seconds and number % AT_ONCE == AT_ONCE - 1:
+            time.sleep(pause_seconds)
 
 
-def find_tensors_held_by_modules(torch: Any) -> set[int]:
+def find_tensors_held_by_modules(torch: TorchModule) -> set[int]:
     """Find where the tensors are that modules hold: parameters, buffers, and other attributes."""
     held: set[int] = set()
     for found in gc.get_objects():
@@ -647,7 +661,7 @@ class TensorNumbers:
         self.numbers[pointer] = self.count
         return self.count
 
-    def describe_tensor(self, tensor: Any) -> tuple[int, int, int]:
+    def describe_tensor(self, tensor: TensorMetadata) -> tuple[int, int, int]:
         """Return a tensor's number, whether a module holds it, and 1 + its dimensions on the CPU."""
         pointer = getattr(tensor, "storage_data_ptr", None)
         if not pointer:
@@ -659,7 +673,7 @@ class TensorNumbers:
             on_cpu = 1 + tensor.dim
         return self.numbers[pointer], int(pointer in self.held), on_cpu
 
-    def describe_events(self, events: Sequence[Any]) -> Iterator[list[Any]]:
+    def describe_events(self, events: Sequence[TorchEvent]) -> Iterator[list[Any]]:
         """Yield of each operator its start, end, thread, name, tensors, what it made, and its numbers.
 
         A list of tensors is a list of those. Memory that is taken has no name, and no tensors.
@@ -697,7 +711,7 @@ class TensorNumbers:
         return tensors, [], " ".join(numbers)
 
 
-def select_middle_events(events: Sequence[Any]) -> list[Any]:
+def select_middle_events(events: Sequence[TorchEvent]) -> list[TorchEvent]:
     """Keep of a thread's outermost events those that are whole in the middle, and what is in them.
 
     The middle by their count: the first ones may take long, because the profiler has just begun.
@@ -722,7 +736,7 @@ def select_middle_events(events: Sequence[Any]) -> list[Any]:
     return kept
 
 
-def describe_event(event: Any) -> dict[str, Any]:
+def describe_event(event: TorchEvent) -> dict[str, Any]:
     """Say what is wanted of an operator."""
     return {
         "name": event.name(),
@@ -736,7 +750,7 @@ def describe_event(event: Any) -> dict[str, Any]:
     }
 
 
-def start_recording_some_operators(torch: Any) -> None:
+def wait_for_steps_in_thread(torch: TorchModule) -> None:
     """Begin to wait for steps that repeat, and for graphs that are captured."""
     # Else it says of each process that another has CUPTI: that is the recorder, and meant so.
     os.environ.setdefault("KINETO_LOG_LEVEL", NOTHING)

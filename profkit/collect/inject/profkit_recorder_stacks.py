@@ -19,6 +19,10 @@ from typing import Any
 
 from profkit_recorder_inductor import find_origins_of_kernel_call
 
+CodeAddressOrZero = int
+ModulePath = str  # of an nn.Module: transformer.h.0
+NnModule = Any
+
 FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
 TYPED = frozenset({"<stdin>", "<string>"})  # python -c, and what is typed
 # Code objects of all stacks: while they are kept, no other code takes their place in memory.
@@ -26,7 +30,7 @@ _kept: set[CodeType] = set()
 _files: dict[int, TextIOBase] = {}  # of this process, by its number: a forked child opens its own
 
 
-def find_module_call() -> int:
+def find_module_call() -> CodeAddressOrZero:
     """Return where the code is through which every nn.Module is called; 0 before torch is there."""
     module = sys.modules.get("torch.nn.modules.module")
     call = getattr(getattr(module, "Module", None), "_call_impl", None)
@@ -35,7 +39,7 @@ def find_module_call() -> int:
 
 
 def write_stack(
-    number: int, codes: Sequence[CodeType], offsets: Sequence[int], modules: Sequence[object]
+    stack_number: int, codes: Sequence[CodeType], offsets: Sequence[int], modules: Sequence[object]
 ) -> int:
     """Write a stack down if Python's own frames say the same as those that were read; 1 if they do."""
     frame = sys._getframe(1)
@@ -50,7 +54,7 @@ def write_stack(
         return 0
     _kept.update(codes)
     row: dict[str, Any] = {
-        "id": number,
+        "id": stack_number,
         "frames": frames,
         "modules": list_paths_and_classes_of_modules(modules),
     }
@@ -89,7 +93,7 @@ class ModuleNames:
             set()
         )  # modules that are called inside of it and are no part of it
 
-    def find_name(self, module: Any) -> str | None:
+    def find_name(self, module: NnModule) -> ModulePath | None:
         """Return the path of a module; None for one that is no part of the root."""
         root = self.root()
         if id(module) in self.strangers or root is None:
@@ -104,7 +108,9 @@ class ModuleNames:
 _roots: dict[int, ModuleNames] = {}
 
 
-def list_paths_and_classes_of_modules(modules: Sequence[Any]) -> list[tuple[str | None, str]]:
+def list_paths_and_classes_of_modules(
+    modules: Sequence[NnModule],
+) -> list[tuple[ModulePath | None, str]]:
     """Return the path and class of each module; the last one is the outermost, whose parts they are."""
     if not modules:
         return []

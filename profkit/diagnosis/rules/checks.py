@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, LaunchRule, launch
-from profkit.model.launch import HALVES, Launch, Threshold, compute_counted_share_of_duration
+from profkit.model.launch import HALVES, StrictLaunch, Threshold, compute_counted_share_of_duration
 from profkit.model.resources import list_resource_uses
 from profkit.model.scenario import NOTHING, Fix, Scenario
 from profkit.reports import figures
 from profkit.reports.figures import format_share
 
 
-def _check_no_cause_found(values: Launch) -> Hit | None:
+def _check_no_cause_found(values: StrictLaunch) -> Hit | None:
     usages = sorted(list_resource_uses(values), key=lambda u: -u.elapsed)
     if not usages:
         values.require_collected("issue_busy")
@@ -37,7 +37,7 @@ IDLE_STATE = Threshold(
 MISMATCH = Threshold(1.1, "counted over declared operations: padding and tails remain below")
 
 
-def _check_declared_operations(launch: Launch) -> Hit | None:
+def _check_declared_operations(launch: StrictLaunch) -> Hit | None:
     declared, counted = launch["declared_operations"], launch["tensor_ops"]
     scalar = launch["fp32_rate"] * launch["time"]
     if counted > MISMATCH * declared and declared > 0:
@@ -53,7 +53,7 @@ def _check_declared_operations(launch: Launch) -> Hit | None:
     return None
 
 
-def _check_clocks(launch: Launch) -> Hit | None:
+def _check_clocks(launch: StrictLaunch) -> Hit | None:
     sm, memory = (launch[f"{u}_clock"] / launch[f"{u}_clock_max"] for u in ("sm", "dram"))
     if "time" in launch and launch["time"] < 5e-6:
         return None  # a few thousand cycles do not measure a clock
@@ -81,13 +81,13 @@ def _check_clocks(launch: Launch) -> Hit | None:
     )
 
 
-def _say_clock(launch: Launch, unit: str) -> str:
+def _say_clock(launch: StrictLaunch, unit: str) -> str:
     """Return the clock of "sm" or "dram" beside the highest: "585 of 1,590 MHz (36.8 %)"."""
     now, most = launch[f"{unit}_clock"], launch[f"{unit}_clock_max"]
     return f"{now / 1e6:,.0f} of {most / 1e6:,.0f} MHz ({format_share(now / most)})"
 
 
-def _check_replay_consistency(launch: Launch) -> Hit | None:
+def _check_replay_consistency(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("time")
     bad = []
     for name in ("l2_hit", "l1_hit", "occupancy", "sm_active_max", "sm_active"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import (
@@ -22,7 +23,7 @@ from profkit.model.launch import (
     DIVISION,
     MASKED,
     OF_A_DIVISION,
-    Launch,
+    StrictLaunch,
     Threshold,
     compute_arithmetic_share,
     compute_division_share,
@@ -51,6 +52,10 @@ from profkit.model.scenario import (
 from profkit.reports.figures import format_percent, format_share
 from profkit.reports.metrics.warps import STATES, TRIPS
 
+if TYPE_CHECKING:
+    from profkit.units import Factor, Share, ShareOrOne, UnitName
+
+
 DIVERGED = Threshold(24, "active threads of 32 below which divergence is worth more than the noise")
 BLOCKS_OWN = Threshold(0.9, "of the threads that the block's size allows: then nothing diverged")
 FUSED = Threshold(
@@ -78,12 +83,12 @@ MATRIX = 0.125  # instructions left of a scalar product on tensor cores, and the
 _ASKED = (*ONCHIP, *(limiter for limiter in COMPUTE if limiter != "tensor"))
 
 
-def _make_fix_removing_instructions(limiter: str, stays: float) -> Fix:
+def _make_fix_removing_instructions(limiter: UnitName, share_that_stays: Share) -> Fix:
     """Return the fix of too many instructions, each of which takes its waits and units' work with it."""
-    units = {**dict.fromkeys(_ASKED, FEWER), limiter: stays}
-    typical = Scenario(units, dict.fromkeys(STATES, stays))
+    units = {**dict.fromkeys(_ASKED, FEWER), limiter: share_that_stays}
+    typical = Scenario(units, dict.fromkeys(STATES, share_that_stays))
 
-    def make_best(launch: Launch) -> Scenario:
+    def make_best(launch: StrictLaunch) -> Scenario:
         """Floating-point arithmetic stays: it is the problem's own, and so are its issue slots."""
         own = compute_arithmetic_share(launch) if "instructions" in launch else 0.0
         stays = dict.fromkeys((*ONCHIP, *PER_INSTRUCTION), 0.0) | {"issue": own}
@@ -94,7 +99,8 @@ def _make_fix_removing_instructions(limiter: str, stays: float) -> Fix:
     return Fix(
         "throughput",
         "Ceiling: only the floating-point instructions are left, until L2 or DRAM reaches its peak. "
-        f"Expected: {format_percent(stays)} of the instructions are left, with their waits and their "
+        f"Expected: {format_percent(share_that_stays)} of the instructions are left, with their waits "
+        "and their "
         "work on the SM",
         make_best,
         lambda _: typical,
@@ -114,11 +120,11 @@ DIVISION_ADVICE = (
 _DIVIDING = ("int", "issue", "xu", "math_pipe_throttle", "not_selected", "short_scoreboard", "wait")
 
 
-def _has_many_divisions(launch: Launch) -> bool:
+def _has_many_divisions(launch: StrictLaunch) -> bool:
     return "instructions" in launch and compute_division_share(launch) >= DIVIDED
 
 
-def _check_divisions(launch: Launch) -> Hit | None:
+def _check_divisions(launch: StrictLaunch) -> Hit | None:
     if not _has_many_divisions(launch):
         return None
     return Hit(
@@ -130,12 +136,12 @@ def _check_divisions(launch: Launch) -> Hit | None:
     )
 
 
-def _compute_xu_share_without_divisions(launch: Launch) -> float:
+def _compute_xu_share_without_divisions(launch: StrictLaunch) -> Share:
     gone = OF_A_DIVISION * count_integer_divisions(launch)
     return max(0.0, 1 - gone / max(launch["inst_xu"], 1.0))
 
 
-def _remove_divisions(launch: Launch) -> Scenario:
+def _remove_divisions(launch: StrictLaunch) -> Scenario:
     """Their instructions go, and the waits for what they compute on the XU pipe."""
     stays = 1 - compute_division_share(launch)
     results = OF_A_DIVISION * count_integer_divisions(launch)
@@ -164,10 +170,10 @@ def _make_integer_rule() -> LaunchRule:
         ),
     )
 
-    def check_integer_work(launch: Launch) -> Hit | None:
+    def check_integer_work(launch: StrictLaunch) -> Hit | None:
         return _check_divisions(launch) or plain.check(launch)
 
-    def make_typical(launch: Launch) -> Scenario | None:
+    def make_typical(launch: StrictLaunch) -> Scenario | None:
         if _has_many_divisions(launch) or fewer.typical is None:
             return _remove_divisions(launch)
         return fewer.typical(launch)
@@ -203,14 +209,14 @@ _NOT_BYTES = tuple(set(EVERY) - {"dram", "l2", "l1"})
 _STEPS = ("wait", "branch_resolving", "math_pipe_throttle")
 
 
-def _count_lanes_with_thread(launch: Launch) -> float:
+def _count_lanes_with_thread(launch: StrictLaunch) -> float:
     return count_threads_per_warp(launch) if "block_size" in launch else 32.0
 
 
 _SECTORS = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")  # what unused ones cost
 
 
-def _check_divergence(launch: Launch) -> Hit | None:
+def _check_divergence(launch: StrictLaunch) -> Hit | None:
     return (
         _check_split_accesses(launch)
         or _check_masked_tile(launch)
@@ -219,7 +225,7 @@ def _check_divergence(launch: Launch) -> Hit | None:
     )
 
 
-def _check_split_accesses(launch: Launch) -> Hit | None:
+def _check_split_accesses(launch: StrictLaunch) -> Hit | None:
     if not is_split_by_branches(launch):
         return None
     threads = launch["threads_per_warp"]
@@ -232,7 +238,7 @@ def _check_split_accesses(launch: Launch) -> Hit | None:
     )
 
 
-def _check_masked_tile(launch: Launch) -> Hit | None:
+def _check_masked_tile(launch: StrictLaunch) -> Hit | None:
     if not is_tile_mostly_masked_off(launch):
         return None
     return Hit(
@@ -243,14 +249,14 @@ def _check_masked_tile(launch: Launch) -> Hit | None:
     )
 
 
-def _check_diverged_paths(launch: Launch) -> Hit | None:
+def _check_diverged_paths(launch: StrictLaunch) -> Hit | None:
     threads = launch["threads_per_warp"]
     if threads >= DIVERGED or threads >= BLOCKS_OWN * _count_lanes_with_thread(launch):
         return None  # lanes that never had a thread are another rule's
     return Hit(f"{threads:.3g} of 32 threads are active per instruction")
 
 
-def _check_reduction_tree_steps(launch: Launch) -> Hit | None:
+def _check_reduction_tree_steps(launch: StrictLaunch) -> Hit | None:
     if launch["threads_per_warp"] < DIVERGED or not is_reduction_tree(launch):
         return None
     return Hit(
@@ -271,19 +277,19 @@ _ACCESS_ONCE = (
 )
 
 
-def _count_active_lanes(launch: Launch) -> float:
+def _count_active_lanes(launch: StrictLaunch) -> float:
     if is_reduction_tree(launch):
         return compute_working_lanes(launch)
     return launch["threads_per_warp"]
 
 
-def _make_best_without_masked_work(launch: Launch) -> Scenario:
+def _make_best_without_masked_work(launch: StrictLaunch) -> Scenario:
     """As much of all work goes as of the accesses, and no wait is certain to stay."""
     stays = 1 - get_masked_access_share(launch)
     return Scenario(dict.fromkeys((*COMPUTE, *ONCHIP), stays), NOTHING, keeps=stays)
 
 
-def _make_typical_without_masked_work(launch: Launch) -> Scenario:
+def _make_typical_without_masked_work(launch: StrictLaunch) -> Scenario:
     """As much of the work goes as of the accesses. Masked loads bring nothing to wait for."""
     stays = 1 - get_masked_access_share(launch)
     waits = dict.fromkeys((*ISSUING, *MATH, *MIO), stays)
@@ -302,14 +308,14 @@ def _make_divergence_fix() -> Fix:
         formula=describe_gain_of_leaving_out("the instructions with idle lanes"),
     )
 
-    def make_best(launch: Launch) -> Scenario:
+    def make_best(launch: StrictLaunch) -> Scenario:
         if is_split_by_branches(launch) or fewer.best is None:
             return make_best_coalesced_scenario(launch)
         if is_tile_mostly_masked_off(launch):
             return _make_best_without_masked_work(launch)
         return fewer.best(launch)
 
-    def make_typical(launch: Launch) -> Scenario | None:
+    def make_typical(launch: StrictLaunch) -> Scenario | None:
         if is_split_by_branches(launch) or fewer.typical is None:
             return make_usual_coalesced_scenario(launch)
         if is_tile_mostly_masked_off(launch):
@@ -319,7 +325,7 @@ def _make_divergence_fix() -> Fix:
     return replace(fewer, best=make_best, typical=make_typical)
 
 
-def _check_unfused_arithmetic(launch: Launch) -> Hit | None:
+def _check_unfused_arithmetic(launch: StrictLaunch) -> Hit | None:
     fused = launch["fp32_fused"]
     found = measure_resource_use(BY_LIMITER["fp32"], launch)
     busy = max(found.share if found else 0.0, launch["issue_busy"])
@@ -334,7 +340,7 @@ def _check_unfused_arithmetic(launch: Launch) -> Hit | None:
     )
 
 
-def _compute_scalar_product_share(launch: Launch) -> float:
+def _compute_scalar_product_share(launch: StrictLaunch) -> Share:
     """Share of the instructions that are products off the tensor cores, if none is on them."""
     if launch["inst_matrix"] > 0:
         return 0.0
@@ -342,19 +348,19 @@ def _compute_scalar_product_share(launch: Launch) -> float:
     return max(launch["inst_half"], launch["inst_ffma"]) / instructions
 
 
-def _compute_unfused_share(launch: Launch) -> float:
+def _compute_unfused_share(launch: StrictLaunch) -> Share:
     """Share of the FP32 instructions that are single and may have a partner."""
     if launch.get("fp32_fusable", 1.0) < FUSED:
         return 0.0
     return 1 - launch["fp32_fused"]
 
 
-def _compute_idle_lane_share(launch: Launch) -> float:
+def _compute_idle_lane_share(launch: StrictLaunch) -> Share:
     """Share of a warp's threads without work, of those that the block's size allows."""
     return max(0.0, 1 - _count_active_lanes(launch) / _count_lanes_with_thread(launch))
 
 
-def _check_tensor_idle(launch: Launch) -> Hit | None:
+def _check_tensor_idle(launch: StrictLaunch) -> Hit | None:
     if launch["inst_matrix"] > 0:
         return None
     instructions = max(launch["instructions"], 1)
@@ -375,14 +381,14 @@ def _check_tensor_idle(launch: Launch) -> Hit | None:
     return None
 
 
-def _check_redundant_exponentials(launch: Launch) -> Hit | None:
+def _check_redundant_exponentials(launch: StrictLaunch) -> Hit | None:
     again = count_exps_per_useful_exp(launch)
     if again < 2:
         return None
     return Hit(f"{again:.3g} exponentials are computed for each useful one")
 
 
-def _check_pipes_taking_turns(launch: Launch) -> Hit | None:
+def _check_pipes_taking_turns(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("xu_busy", "tensor_busy")
     xu, matrix = launch["xu_busy"], measure_tensor_busy(launch)
     if min(xu, matrix) < 0.25 or xu + matrix < TAKE_TURNS:
@@ -397,14 +403,14 @@ def _check_pipes_taking_turns(launch: Launch) -> Hit | None:
 # What fixing it brings.
 
 
-def _estimate_gain_of_fused_multiply_add(launch: Launch) -> float:
+def _estimate_gain_of_fused_multiply_add(launch: StrictLaunch) -> Factor:
     """At best every single add finds a single multiply, and one instruction of each pair goes."""
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
     pairs = min(0.5 * (1 - launch["fp32_fused"]), launch.get("fp32_fusable", 1.0))
     return compute_amdahl_speedup(pairs * part)
 
 
-def _move_to_tensor_cores(launch: Launch) -> Scenario:
+def _move_to_tensor_cores(launch: StrictLaunch) -> Scenario:
     scalar = max(
         compute_instruction_share(launch, "inst_half"),
         compute_instruction_share(launch, "inst_ffma"),
@@ -414,7 +420,7 @@ def _move_to_tensor_cores(launch: Launch) -> Scenario:
     return Scenario(units, dict.fromkeys((*ISSUING, *MATH), stays))
 
 
-def count_exps_per_useful_exp(launch: Launch) -> float:
+def count_exps_per_useful_exp(launch: StrictLaunch) -> float:
     """Return how many exponentials were computed for each one declared as useful."""
     useful = launch["declared_exps"]
     if useful > 0:
@@ -422,7 +428,7 @@ def count_exps_per_useful_exp(launch: Launch) -> float:
     return 1.0
 
 
-def _compute_time_share_of_exponentials(launch: Launch) -> float:
+def _compute_time_share_of_exponentials(launch: StrictLaunch) -> ShareOrOne:
     """Share of the time that exponentials hold, with the instructions around them and their waits.
 
     What else is in the launch was computed once and is not less where they are fewer.
@@ -442,7 +448,7 @@ def _compute_time_share_of_exponentials(launch: Launch) -> float:
     return min(1.0, held / others)
 
 
-def _estimate_gain_of_overlapping_pipes(launch: Launch) -> float:
+def _estimate_gain_of_overlapping_pipes(launch: StrictLaunch) -> Factor:
     xu, matrix = launch["xu_busy"], measure_tensor_busy(launch)
     return (xu + matrix) / max(xu, matrix)
 

@@ -6,14 +6,15 @@ What fixing brings is the share of the elapsed time in which SMs had no work, gi
 from __future__ import annotations
 
 from math import ceil, inf
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.model.launch import (
     ENDS,
     ENDS_MOST,
     Idleness,
-    Launch,
     NotCollected,
+    StrictLaunch,
     Threshold,
     measure_idleness,
 )
@@ -30,7 +31,11 @@ from profkit.model.scenario import (
     Scenario,
     make_scenario_of_more_blocks,
 )
-from profkit.reports.figures import format_counted, format_seconds, format_share
+from profkit.reports.figures import format_count_with_noun, format_seconds, format_share
+
+if TYPE_CHECKING:
+    from profkit.units import Clause, Factor, MetricName, Share
+
 
 MOVES = Threshold(
     0.25,
@@ -44,7 +49,7 @@ GENERIC = Threshold(
 )
 
 
-def _check_debug_build(launch: Launch) -> Hit | None:
+def _check_debug_build(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("inst_mov", "inst_generic", "instructions")
     instructions = max(launch["instructions"], 1.0)
     moves, generic = launch["inst_mov"] / instructions, launch["inst_generic"] / instructions
@@ -89,7 +94,7 @@ WAITED = Threshold(
 )
 
 
-def _check_small_grid(launch: Launch) -> Hit | None:
+def _check_small_grid(launch: StrictLaunch) -> Hit | None:
     blocks, sms = launch["grid_size"], launch["sm_count"]
     warps, fill = ceil(launch["block_size"] / 32), _compute_filled_sm_share(launch)
     enough = blocks >= sms and launch.get("waves", 0.0) >= 1
@@ -101,29 +106,33 @@ def _check_small_grid(launch: Launch) -> Hit | None:
     part = f"{format_share(1 - fill)} of the {idle} have nothing to do"
     slots = launch.get("blocks_per_sm", 1.0)
     if slots <= 1:
-        return Hit(f"{format_counted(blocks, 'block')} for {format_counted(sms, 'SM')}: {part}")
+        return Hit(
+            f"{format_count_with_noun(blocks, 'block')} for {format_count_with_noun(sms, 'SM')}: {part}"
+        )
     # SMs with work have room for more of it: this is what filling all places brings.
     room = slots * sms
     return Hit(
-        f"{format_counted(blocks, 'block')} of {format_counted(warps, 'warp')}, but {room:,.0f} would "
+        f"{format_count_with_noun(blocks, 'block')} of {format_count_with_noun(warps, 'warp')}, but "
+        f"{room:,.0f} would "
         "fit at once; "
         f"{part}, the rest have too few warps"
     )
 
 
-def _check_few_warps(launch: Launch) -> Hit | None:
+def _check_few_warps(launch: StrictLaunch) -> Hit | None:
     if not _has_few_warps(launch):
         return None
     blocks, room = launch["grid_size"], launch["grid_size"] / launch["waves"]
     warps, idle = launch["warps_per_scheduler"], format_share(1 - launch["issue_busy_active"])
     noun = "warp" if f"{warps:.2g}" == "1" else "warps"
     return Hit(
-        f"{format_counted(blocks, 'block')}, but {room:,.0f} would fit at once; each scheduler has "
+        f"{format_count_with_noun(blocks, 'block')}, but {room:,.0f} would fit at once; each scheduler "
+        "has "
         f"{warps:.2g} {noun} on average, and {idle} of the time none is ready"
     )
 
 
-def _has_few_warps(launch: Launch) -> bool:
+def _has_few_warps(launch: StrictLaunch) -> bool:
     """Return whether every scheduler has a warp or two, which wait, and there is room for more blocks.
 
     One warp hides no latency; what keeps others away is neither registers nor shared memory but that
@@ -137,7 +146,7 @@ def _has_few_warps(launch: Launch) -> bool:
     return idle >= IDLE_SCHEDULER and not any(use.near for use in list_resource_uses(launch))
 
 
-def _compute_filled_sm_share(launch: Launch) -> float:
+def _compute_filled_sm_share(launch: StrictLaunch) -> float:
     """Share of the SMs with a block; where its warps are too few for them, of the schedulers."""
     fill, warps = launch["grid_size"] / launch["sm_count"], ceil(launch["block_size"] / 32)
     # Every SM may have a block; a scheduler without a warp is idle all the same.
@@ -146,7 +155,7 @@ def _compute_filled_sm_share(launch: Launch) -> float:
     return fill
 
 
-def _estimate_gain_of_filling_sms(launch: Launch, fill: float) -> float:
+def _estimate_gain_of_filling_sms(launch: StrictLaunch, filled_share: float) -> Factor:
     """Return what SMs and schedulers without work cost, next to what binds when all have some."""
     # Beginning and end of the launch stay, however many blocks there are.
     ends = 0.0
@@ -157,14 +166,14 @@ def _estimate_gain_of_filling_sms(launch: Launch, fill: float) -> float:
     after = find_busiest_resource_but(launch)
     full = 1 / after.room if after else 0.0
     # More blocks could fill every place, where they are few; else just those that idle.
-    if fill < FILLED:
-        filled = min(fill, launch.get("waves", fill))
+    if filled_share < FILLED:
+        filled = min(filled_share, launch.get("waves", filled_share))
     else:
-        filled = fill
+        filled = filled_share
     return 1 / min(1.0, ends + max((1 - ends) * filled, full))
 
 
-def _say_average_and_busiest_sm_work(idle: Idleness) -> str:
+def _say_average_and_busiest_sm_work(idle: Idleness) -> Clause:
     """Return average against busiest SM in words; what is assumed is said to be."""
     if idle.assumed:
         return (
@@ -177,7 +186,7 @@ def _say_average_and_busiest_sm_work(idle: Idleness) -> str:
     )
 
 
-def _check_tail(launch: Launch) -> Hit | None:
+def _check_tail(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("waves", "sm_active")
     waves, idle = launch["waves"], measure_idleness(launch)
     if waves <= 1 or waves / ceil(waves) >= TAIL or idle.average <= 0:
@@ -194,18 +203,18 @@ def _check_tail(launch: Launch) -> Hit | None:
     return Hit(text)
 
 
-def _find_uneven_idleness(launch: Launch, least: float) -> Idleness | None:
+def _find_uneven_idleness(launch: StrictLaunch, least_ratio: float) -> Idleness | None:
     """Return how idle the SMs are if they finish at times farther apart than launches begin and end."""
     launch.require_collected("sm_active")
     idle = measure_idleness(launch)
-    if idle.average <= 0 or idle.busiest / idle.average < least:
+    if idle.average <= 0 or idle.busiest / idle.average < least_ratio:
         return None
     if idle.spread * launch.get("time", inf) >= ENDS:
         return idle
     return None
 
 
-def _check_hidden_tail(launch: Launch) -> Hit | None:
+def _check_hidden_tail(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("waves", "grid_size", "sm_count", "sm_active_max")
     blocks, sms = launch["grid_size"], launch["sm_count"]
     idle = _find_uneven_idleness(launch, HIDDEN)
@@ -230,7 +239,7 @@ def _check_hidden_tail(launch: Launch) -> Hit | None:
     return Hit(text)
 
 
-def _check_imbalance(launch: Launch) -> Hit | None:
+def _check_imbalance(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("grid_size", "sm_count")
     idle = _find_uneven_idleness(launch, LINE)
     if idle is None or launch["grid_size"] < launch["sm_count"]:
@@ -252,7 +261,7 @@ _ALL_AT_ONCE = (
 )
 
 
-def _compute_time_share_without_work(launch: Launch) -> float:
+def _compute_time_share_without_work(launch: StrictLaunch) -> Share:
     """Share of the time in which no SM has work, as far as a launch's own ends explain it."""
     time = launch["time"]
     # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
@@ -261,7 +270,7 @@ def _compute_time_share_without_work(launch: Launch) -> float:
     return 0.0
 
 
-def _check_short_launch(launch: Launch) -> Hit | None:
+def _check_short_launch(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("time")
     time, idle, part = (
         launch["time"],
@@ -291,24 +300,24 @@ def _check_short_launch(launch: Launch) -> Hit | None:
 # What fixing it brings.
 
 
-def _compute_filled_share_of_places(launch: Launch) -> float:
+def _compute_filled_share_of_places(launch: StrictLaunch) -> Share:
     """Return the share of the places that blocks fill: of the SMs, and of the warps on each."""
     fill = launch["grid_size"] / launch["sm_count"]
     return min(1.0, fill, launch.get("waves", fill))
 
 
-def _balance_sms(launch: Launch) -> Scenario:
+def _balance_sms(launch: StrictLaunch) -> Scenario:
     """Return a launch with all SMs at work as long as the busiest is now."""
     idle = measure_idleness(launch)
     return Scenario(gone=1 - idle.average / idle.busiest)
 
 
-def _fill_last_wave(launch: Launch) -> Scenario:
+def _fill_last_wave(launch: StrictLaunch) -> Scenario:
     full = Scenario(gone=1 - launch["waves"] / ceil(launch["waves"]))
     return min(full, _balance_sms(launch), key=lambda scenario: scenario.gone)
 
 
-def _remove_launch_ends(launch: Launch) -> Scenario:
+def _remove_launch_ends(launch: StrictLaunch) -> Scenario:
     if measure_idleness(launch).assumed:
         raise NotCollected("sm_active_max")
     units = dict.fromkeys((*EVERY, ENTRY, LINKS), 0.0)
@@ -320,7 +329,7 @@ _GIVEN_BACK = "Ceiling and expected: as if every SM worked as long as the busies
 _EVEN = Fix("shape", _GIVEN_BACK, _balance_sms, _balance_sms)
 
 
-def _make_example_launch(average: float, idlest: float, waves: float) -> dict[str, float]:
+def _make_example_launch(average: Share, idlest: Share, waves: float) -> dict[MetricName, float]:
     """Return a launch of 100 µs whose busiest of 132 SMs works 99 % of the time."""
     return launch(
         sm_active=average,
@@ -333,17 +342,17 @@ def _make_example_launch(average: float, idlest: float, waves: float) -> dict[st
     )
 
 
-def _compute_move_instruction_share(launch: Launch) -> float:
+def _compute_move_instruction_share(launch: StrictLaunch) -> Share:
     return launch["inst_mov"] / max(launch["instructions"], 1.0)
 
 
-def _compute_filled_slot_share(launch: Launch) -> float:
+def _compute_filled_slot_share(launch: StrictLaunch) -> Share:
     """Share of the machine's places that the grid fills at once."""
     fill = _compute_filled_sm_share(launch)
     return min(1.0, fill, launch.get("waves", fill))
 
 
-def _compute_share_left_empty_by_last_wave(launch: Launch) -> float:
+def _compute_share_left_empty_by_last_wave(launch: StrictLaunch) -> Share:
     """Share of the places of all waves that the last one leaves empty; 0 of a single wave."""
     waves = launch["waves"]
     if waves <= 1:
@@ -351,7 +360,7 @@ def _compute_share_left_empty_by_last_wave(launch: Launch) -> float:
     return 1 - waves / ceil(waves)
 
 
-def _compute_imbalance_share(launch: Launch) -> float:
+def _compute_imbalance_share(launch: StrictLaunch) -> Share:
     """Share of the busiest SM's time in which the average one has no work."""
     launch.require_collected("sm_active")
     idle = measure_idleness(launch)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
-from profkit.model.launch import Launch, NotCollected, Threshold, explain_why_cache_resident
+from profkit.model.launch import NotCollected, StrictLaunch, Threshold, explain_why_cache_resident
 from profkit.model.resources import (
     BY_LIMITER,
     ENTRY,
@@ -30,6 +30,10 @@ from profkit.model.scenario import (
 )
 from profkit.reports.figures import format_percent, format_share
 
+if TYPE_CHECKING:
+    from profkit.units import MetricName, Share, UnitName
+
+
 REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and write-back order")
 HIDDEN = 0.5  # exponent of a redundancy's gain in a launch that waits: three steps, 0.50 to 0.52
 FEWER = 0.8  # of the instructions, when people cut those of a kernel that is full of them
@@ -43,19 +47,21 @@ _GOES_WITH = {
 }
 
 
-def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch], Hit | None]:
+def _make_unit_check(
+    limiter: UnitName, unit_text: str, metric: MetricName
+) -> Callable[[StrictLaunch], Hit | None]:
     """Return a check that fires when a unit is near its peak; unknown when the metric is missing."""
     computes = BY_LIMITER[limiter].group == "compute"
     # Fewer bytes through shared memory or L1TEX are fewer instructions that ask for them.
     own = {"shared": ("l1", "issue"), "l1": ("issue",)}.get(limiter, ())
 
-    def check_unit(launch: Launch) -> Hit | None:
+    def check_unit(launch: StrictLaunch) -> Hit | None:
         found = measure_resource_use(BY_LIMITER[limiter], launch)
         if found is None or computes:
             launch.require_collected(metric)
         if found is None or not found.near:
             return None
-        text = f"{what} at {format_share(found.elapsed)} of {'' if computes else 'its '}peak"
+        text = f"{unit_text} at {format_share(found.elapsed)} of {'' if computes else 'its '}peak"
         if metric not in launch:
             text += " by the device attributes"
         after = find_busiest_resource_but(launch, limiter, *own)
@@ -67,7 +73,7 @@ def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch],
 
 
 def make_fix_shrinking_work_of_full_unit(
-    limiter: str, share_of_work_left: float, *other_relieved_units: str
+    limiter: UnitName, share_of_work_left: Share, *other_relieved_units: UnitName
 ) -> Fix:
     """Return what fixing a full unit brings: its work shrinks, and its queue goes."""
     units = {
@@ -92,7 +98,7 @@ def make_fix_shrinking_work_of_full_unit(
     )
 
 
-def _stream_at_usual_dram_rate(launch: Launch) -> Scenario:
+def _stream_at_usual_dram_rate(launch: StrictLaunch) -> Scenario:
     """Return the same bytes at the rate that DRAM usually reaches, or that of a fuller unit."""
     return Scenario(gone=1 - compute_least_share_of_time(launch, USUAL_STREAM))
 
@@ -108,7 +114,12 @@ SAME_BYTES = Fix(
 
 
 def make_unit_rule(
-    *, unit: str, limiter: str, metric: str, more_metrics: tuple[str, ...] = (), **fields: Any
+    *,
+    unit: str,
+    limiter: UnitName,
+    metric: MetricName,
+    more_metrics: tuple[MetricName, ...] = (),
+    **fields: Any,
 ) -> LaunchRule:
     """Return the rule of a unit near its peak: `metric` says how busy it is, others add to that."""
     resource = BY_LIMITER[limiter]
@@ -132,19 +143,20 @@ def make_unit_rule(
     )
 
 
-def describe_gain_of_leaving_out(what: str) -> str:
+def describe_gain_of_leaving_out(redundant_work: str) -> str:
     """Return in words what leaving out redundant work brings at most, and is expected to."""
     return (
-        f"Ceiling: time falls in proportion to {what}, until the next unit reaches its peak. Expected: "
+        f"Ceiling: time falls in proportion to {redundant_work}, until the next unit reaches its peak. "
+        "Expected: "
         "the same if they fill a unit; if not, the square root of it, because other waits remain"
     )
 
 
 def make_fix_removing_redundant_work(
-    count_repetitions: Callable[[Launch], float],
-    *relieved_units: str,
-    compute_time_share: Callable[[Launch], float] | None = None,
-    compute_needed_memory_share: Callable[[Launch], float] = lambda _: 0.0,
+    count_repetitions: Callable[[StrictLaunch], float],
+    *relieved_units: UnitName,
+    compute_time_share: Callable[[StrictLaunch], Share] | None = None,
+    compute_needed_memory_share: Callable[[StrictLaunch], Share] = lambda _: 0.0,
     formula: str,
 ) -> Fix:
     """Return what leaving out redundant work brings, so many times less of it.
@@ -155,14 +167,14 @@ def make_fix_removing_redundant_work(
     behind = {"l2": LINKS, "l1": ENTRY}
     units = (*relieved_units, *(behind[unit] for unit in relieved_units if unit in behind))
 
-    def make_best(launch: Launch) -> Scenario:
+    def make_best(launch: StrictLaunch) -> Scenario:
         stays = dict.fromkeys(units, 0.0)
         for unit in units:
             if unit in (*behind, *behind.values(), "dram"):
                 stays[unit] = compute_needed_memory_share(launch)
         return Scenario(stays, gone=1 - 1 / count_repetitions(launch))
 
-    def make_typical(launch: Launch) -> Scenario:
+    def make_typical(launch: StrictLaunch) -> Scenario:
         """A launch that waits goes on waiting for what the redundant work had hidden."""
         scenario = make_best(launch)
         if compute_time_share is not None:
@@ -178,14 +190,14 @@ def make_fix_removing_redundant_work(
     return Fix("waste", formula, make_best, make_typical)
 
 
-def _compute_dram_bytes_per_declared_byte(launch: Launch) -> float:
+def _compute_dram_bytes_per_declared_byte(launch: StrictLaunch) -> float:
     declared = launch["declared_bytes"]
     if declared <= 0:
         raise NotCollected("declared_bytes")
     return launch["dram_bytes"] / declared
 
 
-def _check_low_l2_hit_rate(launch: Launch) -> Hit | None:
+def _check_low_l2_hit_rate(launch: StrictLaunch) -> Hit | None:
     hit, again = launch["l2_hit"], _compute_dram_bytes_per_declared_byte(launch)
     launch.require_collected("dram_busy")
     found = measure_resource_use(BY_LIMITER["dram"], launch)
@@ -194,7 +206,7 @@ def _check_low_l2_hit_rate(launch: Launch) -> Hit | None:
     return Hit(f"L2 hits {format_share(hit)}; DRAM moves {again:.3g} times the compulsory bytes")
 
 
-def _check_cache_resident(launch: Launch) -> Hit | None:
+def _check_cache_resident(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("dram_bytes")
     if "declared_bytes" not in launch:
         launch.require_collected("l2_hit")

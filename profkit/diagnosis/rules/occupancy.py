@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import (
@@ -13,7 +14,7 @@ from profkit.diagnosis.rules.memory import (
     make_fix_removing_redundant_work,
 )
 from profkit.diagnosis.rules.waits import sum_stall_shares
-from profkit.model.launch import Launch, Threshold, compute_arithmetic_share
+from profkit.model.launch import StrictLaunch, Threshold, compute_arithmetic_share
 from profkit.model.resources import COMPUTE, compute_share_of_block_launch_rate, list_resource_uses
 from profkit.model.scenario import (
     NOTHING,
@@ -23,7 +24,11 @@ from profkit.model.scenario import (
     Scenario,
     compute_amdahl_speedup,
 )
-from profkit.reports.figures import format_counted, format_seconds, format_share
+from profkit.reports.figures import format_count_with_noun, format_seconds, format_share
+
+if TYPE_CHECKING:
+    from profkit.units import MetricName, Seconds, Share
+
 
 CROWDED = Threshold(0.75, "theoretical occupancy above which more blocks hide little more")
 HIDDEN = Threshold(0.25, "share of the warps' time in waits that other warps would hide")
@@ -46,7 +51,7 @@ _LIMITS = ("limit_registers", "limit_shared", "limit_warps", "limit_blocks")
 _EMPTY_BLOCKS = ("limit_shared", "limit_blocks")
 
 
-def _compute_issuing_share(launch: Launch) -> float:
+def _compute_issuing_share(launch: StrictLaunch) -> Share:
     """Share of the SMs' active cycles in which a scheduler issued; basic sets have it of all cycles."""
     if "issue_busy_active" in launch:
         return launch["issue_busy_active"]
@@ -54,7 +59,7 @@ def _compute_issuing_share(launch: Launch) -> float:
     return min(1.0, launch["issue_busy"] / max(launch["sm_active"], 1e-9))
 
 
-def _does_carveout_follow_other_limits(launch: Launch) -> bool:
+def _does_carveout_follow_other_limits(launch: StrictLaunch) -> bool:
     """Return whether an SM has shared memory for one more block in a larger carve-out.
 
     It chooses as much as the blocks need that the other limits allow: then the tie is its doing.
@@ -62,10 +67,12 @@ def _does_carveout_follow_other_limits(launch: Launch) -> bool:
     return "shared_block" in launch and "shared_step" not in launch
 
 
-def _is_limit_following_another(other: str, metric: str, launch: Launch) -> bool:
+def _is_limit_following_another(
+    other_limit: MetricName, metric: MetricName, launch: StrictLaunch
+) -> bool:
     """Return whether another limit only follows this one."""
-    return (other, metric) == _EMPTY_BLOCKS or (
-        other == "limit_shared" and _does_carveout_follow_other_limits(launch)
+    return (other_limit, metric) == _EMPTY_BLOCKS or (
+        other_limit == "limit_shared" and _does_carveout_follow_other_limits(launch)
     )
 
 
@@ -79,8 +86,8 @@ class _OccupancyLimit:
     unit: str = ""  # of that step
 
 
-def _make_occupancy_check(limit: _OccupancyLimit) -> Callable[[Launch], Hit | None]:
-    def check_limit(launch: Launch) -> Hit | None:
+def _make_occupancy_check(limit: _OccupancyLimit) -> Callable[[StrictLaunch], Hit | None]:
+    def check_limit(launch: StrictLaunch) -> Hit | None:
         if _is_lowest_limit(limit, launch) and _would_more_warps_help(launch):
             return Hit(_say_few_warps(limit, launch))
         return None
@@ -88,7 +95,7 @@ def _make_occupancy_check(limit: _OccupancyLimit) -> Callable[[Launch], Hit | No
     return check_limit
 
 
-def _is_lowest_limit(limit: _OccupancyLimit, launch: Launch) -> bool:
+def _is_lowest_limit(limit: _OccupancyLimit, launch: StrictLaunch) -> bool:
     most = launch[limit.metric]
     others = []
     for metric in _LIMITS:
@@ -97,8 +104,8 @@ def _is_lowest_limit(limit: _OccupancyLimit, launch: Launch) -> bool:
     return most <= launch["blocks_per_sm"] and most < min(others)
 
 
-def _say_few_warps(limit: _OccupancyLimit, launch: Launch) -> str:
-    blocks = format_counted(launch["blocks_per_sm"], "block")
+def _say_few_warps(limit: _OccupancyLimit, launch: StrictLaunch) -> str:
+    blocks = format_count_with_noun(launch["blocks_per_sm"], "block")
     occupancy = format_share(launch["occupancy_limit"])
     text = f"{blocks} per SM because of {limit.what}, {occupancy} occupancy"
     if limit.step in launch:
@@ -107,7 +114,7 @@ def _say_few_warps(limit: _OccupancyLimit, launch: Launch) -> str:
     return f"{text}; schedulers have no ready warp {waiting} of the time"
 
 
-def _would_more_warps_help(launch: Launch) -> bool:
+def _would_more_warps_help(launch: StrictLaunch) -> bool:
     """Return whether warps are few, more blocks are there, and schedulers lack ready warps."""
     if launch["occupancy_limit"] >= CROWDED or launch["waves"] < 1:
         return False
@@ -118,11 +125,11 @@ def _would_more_warps_help(launch: Launch) -> bool:
     return "stall_selected" not in launch or sum_stall_shares(launch, *HIDES) >= HIDDEN
 
 
-def _add_warps(launch: Launch) -> Scenario:
+def _add_warps(launch: StrictLaunch) -> Scenario:
     return Scenario(places=1 / launch["occupancy_limit"])
 
 
-def _make_tiles_smaller(launch: Launch) -> Scenario:
+def _make_tiles_smaller(launch: StrictLaunch) -> Scenario:
     """Return as many warps as an SM holds, each with less of what a tile is kept in.
 
     A tile of n elements serves each value that it loads about sqrt(n) times: smaller ones load more.
@@ -131,14 +138,14 @@ def _make_tiles_smaller(launch: Launch) -> Scenario:
     return Scenario(dict.fromkeys(ONCHIP, sqrt(places)), places=places)
 
 
-def _make_blocks_larger_at_best(launch: Launch) -> Scenario:
+def _make_blocks_larger_at_best(launch: StrictLaunch) -> Scenario:
     """Return larger blocks; where launching them is the limit, fewer need less of that too."""
     if _begins_blocks_at_highest_rate(launch):
         return _make_blocks_longer(launch)
     return _make_blocks_larger(launch)
 
 
-def _make_blocks_larger(launch: Launch) -> Scenario:
+def _make_blocks_larger(launch: StrictLaunch) -> Scenario:
     """Return more warps per SM, and full ones: the same threads in fewer instructions."""
     filled = count_threads_per_warp(launch) / WARP if "block_size" in launch else 1.0
     places = 1 / launch["occupancy_limit"] / filled
@@ -191,7 +198,7 @@ def _make_occupancy_rule(
     name: str,
     limit: _OccupancyLimit,
     *,
-    verb: str = "leave",
+    verb_of_cause: str = "leave",
     advice: str,
     fix: Fix = _SMALLER_TILES,
 ) -> LaunchRule:
@@ -206,7 +213,7 @@ def _make_occupancy_rule(
         id=name,
         title=f"Few warps per SM because of {limit.what}",
         meaning="A scheduler hides the latency of one warp behind others. Here the block's "
-        f"{limit.what} {verb} so few warps per SM that often none is ready.",
+        f"{limit.what} {verb_of_cause} so few warps per SM that often none is ready.",
         advice=advice,
         triton=_TRITON[name],
         check=_make_occupancy_check(limit),
@@ -245,23 +252,23 @@ SHORT_LIFE = Threshold(
 )
 
 
-def count_threads_per_warp(launch: Launch) -> float:
+def count_threads_per_warp(launch: StrictLaunch) -> float:
     """Return threads per warp that the block's size allows, 32 for a multiple of 32."""
     size = launch["block_size"]
     return size / ceil(size / WARP)
 
 
-def _compute_share_of_lanes_without_thread(launch: Launch) -> float:
+def _compute_share_of_lanes_without_thread(launch: StrictLaunch) -> Share:
     return 1 - count_threads_per_warp(launch) / WARP
 
 
-def _check_partial_warps(launch: Launch) -> Hit | None:
+def _check_partial_warps(launch: StrictLaunch) -> Hit | None:
     size = launch["block_size"]
     lanes = WARP * ceil(size / WARP)
     idle = _compute_share_of_lanes_without_thread(launch)
     if idle < IDLE_LANES:
         return None
-    warps = format_counted(lanes / WARP, "warp")
+    warps = format_count_with_noun(lanes / WARP, "warp")
     return Hit(
         f"{size:.0f} threads per block take {warps} of {WARP} lanes: {format_share(idle)} of the lanes "
         "have "
@@ -269,7 +276,7 @@ def _check_partial_warps(launch: Launch) -> Hit | None:
     )
 
 
-def _estimate_block_seconds(launch: Launch) -> float | None:
+def _estimate_block_seconds(launch: StrictLaunch) -> Seconds | None:
     """Return seconds that a block lives on average; None when not known."""
     needed = ("time", "sm_active", "sm_count", "grid_size", "block_size", "max_warps", "occupancy")
     if not launch.has_collected(*needed):
@@ -279,11 +286,11 @@ def _estimate_block_seconds(launch: Launch) -> float | None:
     return launch["time"] * min(1.0, launch["sm_active"]) * resident / launch["grid_size"]
 
 
-def _compute_achieved_share_of_occupancy(launch: Launch) -> float:
+def _compute_achieved_share_of_occupancy(launch: StrictLaunch) -> Share:
     return launch["occupancy"] / max(launch["occupancy_limit"], 1e-9)
 
 
-def _check_short_blocks(launch: Launch) -> Hit | None:
+def _check_unused_block_slots(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("occupancy", "occupancy_limit", "waves")
     achieved, limit = launch["occupancy"], launch["occupancy_limit"]
     if launch["waves"] < SEVERAL or not 0 < achieved < EMPTY * limit:
@@ -309,27 +316,27 @@ def _check_short_blocks(launch: Launch) -> Hit | None:
     return Hit(text)
 
 
-def _raise_occupancy_to_limit(launch: Launch) -> Scenario:
+def _raise_occupancy_to_limit(launch: StrictLaunch) -> Scenario:
     places = launch["occupancy_limit"] / launch["occupancy"]
     if "stall_selected" in launch:  # more warps hide no other wait
         places = min(places, compute_amdahl_speedup(sum_stall_shares(launch, *HIDES)))
     return Scenario(places=places)
 
 
-def _make_blocks_longer(launch: Launch) -> Scenario:
+def _make_blocks_longer(launch: StrictLaunch) -> Scenario:
     """Beginning and end of the blocks, and what they compute for themselves, go with the blocks."""
     stays = compute_arithmetic_share(launch) if "instructions" in launch else 0.0
     units = dict.fromkeys((*PER_INSTRUCTION, *ONCHIP), stays)
     return replace(_raise_occupancy_to_limit(launch), units=units, waits=NOTHING)
 
 
-def _begins_blocks_at_highest_rate(launch: Launch) -> bool:
+def _begins_blocks_at_highest_rate(launch: StrictLaunch) -> bool:
     """Return whether blocks begin as fast as this GPU begins any: then launching them is the limit."""
     begun = compute_share_of_block_launch_rate(launch)
     return begun is not None and begun >= BEGINNING
 
 
-def _expect_longer_blocks(launch: Launch) -> Scenario:
+def _expect_longer_blocks(launch: StrictLaunch) -> Scenario:
     """Return filled slots; where launching blocks is the limit, fewer of them are launched.
 
     Then neither the slots nor the waits of today say how fast the launch can be: its units do.
@@ -358,7 +365,7 @@ RULES = (
         _OccupancyLimit(
             "limit_shared", "shared memory", "shared_step", "bytes of shared memory per block"
         ),
-        verb="leaves",
+        verb_of_cause="leaves",
         advice=(
             "Use smaller tiles or fewer stages to reach that step, and reuse scratch space; or "
             "put more warps in the block."
@@ -422,7 +429,7 @@ RULES = (
             "Process several rows per program: a two-dimensional block (BLOCK_ROWS x BLOCK), or a "
             "loop over rows with as many programs as fit at once."
         ),
-        check=_check_short_blocks,
+        check=_check_unused_block_slots,
         looks=("occupancy", "occupancy_limit", "waves", "block_size", "sm_active"),
         measures=(
             Measure(

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure
 from profkit.model.launch import (
     LANE_BYTES,
-    Launch,
     NotCollected,
+    StrictLaunch,
     Threshold,
     compute_bytes_per_lane_load,
     compute_instructions_left_if_widest,
@@ -42,12 +43,16 @@ from profkit.model.scenario import (
     ONCHIP,
     PER_INSTRUCTION,
     RELIEVED,
-    Build,
     Fix,
+    MakeScenario,
     Scenario,
 )
 from profkit.reports.figures import format_percent, format_share
 from profkit.reports.metrics.warps import WAITS, WARP_STATE, Family
+
+if TYPE_CHECKING:
+    from profkit.units import MetricName, Share, ShareOrZero, StallState, UnitName
+
 
 STALLED = Threshold(
     0.15, "share of the warps' time from which a stall is worth a line, or the leading one"
@@ -289,7 +294,7 @@ WAITS_OF_WARPS = (
 WAITING = tuple(wait.state for wait in WAITS_OF_WARPS if not wait.of_wgmma)
 
 
-def list_stall_shares(launch: Launch) -> dict[str, float]:
+def list_stall_shares(launch: StrictLaunch) -> dict[StallState, Share]:
     """Share of the warps' time in each state of waiting, largest first; raises NotCollected."""
     launch.require_collected("stall_selected")
     found = {}
@@ -299,13 +304,13 @@ def list_stall_shares(launch: Launch) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def sum_stall_shares(launch: Launch, *states: str) -> float:
+def sum_stall_shares(launch: StrictLaunch, *states: StallState) -> ShareOrZero:
     """Share of the warps' time in these states; 0 for one that this architecture does not have."""
     launch.require_collected("stall_selected")
     return launch.sum_collected_metrics(f"stall_{state}" for state in states)
 
 
-def is_waiting_for_wgmma(launch: Launch) -> bool:
+def is_waiting_for_wgmma(launch: StrictLaunch) -> bool:
     """Return whether the warps in state barrier wait for wgmma's results rather than for each other.
 
     9.0 books the wait for results (WARPGROUP.DEPBAR) as barrier. With an arrival and a wait to a
@@ -315,20 +320,20 @@ def is_waiting_for_wgmma(launch: Launch) -> bool:
     return waits > 0 and waits >= PER_PRODUCT * launch.get("inst_barrier", 0.0)
 
 
-def say_waiting(state: str, launch: Launch) -> str:
+def say_waiting(state: StallState, launch: StrictLaunch) -> str:
     """Say what a warp in this state waits for, in this launch."""
     if state == "barrier" and is_waiting_for_wgmma(launch):
         return _BOOKED
     return WAITS[state]
 
 
-def _is_queue_of_full_unit(state: str, launch: Launch) -> bool:
+def _is_queue_of_full_unit(state: StallState, launch: StrictLaunch) -> bool:
     """Return whether this wait is the queue of a unit near its peak."""
     full = [u for u in list_resource_uses(launch) if u.near and state in u.resource.queue]
     return any(not _can_dram_stream_faster(u, launch) for u in full)
 
 
-def _can_dram_stream_faster(use: ResourceUse, launch: Launch) -> bool:
+def _can_dram_stream_faster(use: ResourceUse, launch: StrictLaunch) -> bool:
     """Return whether DRAM could stream the same bytes faster: then latency decides as well.
 
     On chip a queue says that its unit is full; the way to DRAM is so long that few bytes in flight
@@ -338,11 +343,11 @@ def _can_dram_stream_faster(use: ResourceUse, launch: Launch) -> bool:
     return limiter == "dram" and find_attainable_share(limiter, launch) >= ROOM * use.elapsed
 
 
-def _make_wait_check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
+def _make_wait_check(state: StallState, *, wgmma: bool) -> Callable[[StrictLaunch], Hit | None]:
     """Return the question of one state; what decides in another's is in none of its functions."""
     what = _BOOKED if wgmma else WAITS[state]
 
-    def check_wait(launch: Launch) -> Hit | None:
+    def check_wait(launch: StrictLaunch) -> Hit | None:
         found = list_stall_shares(launch)
         part = found.get(state, 0.0)
         leads = part > 0 and next(iter(found)) == state
@@ -350,7 +355,7 @@ def _make_wait_check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | Non
             return None
         return Hit(f"warps spend {format_share(part)} of their time waiting for {what}")
 
-    def check_barrier(launch: Launch) -> Hit | None:
+    def check_barrier(launch: StrictLaunch) -> Hit | None:
         hit = check_wait(launch)
         if hit and is_waiting_for_wgmma(launch) == wgmma:
             return hit
@@ -380,17 +385,17 @@ _QUEUES: Mapping[Family, tuple[str, ...]] = {
 }
 
 
-def compute_instruction_share(launch: Launch, *count_metrics: str) -> float:
+def compute_instruction_share(launch: StrictLaunch, *count_metrics: MetricName) -> Share:
     """Share of the executed instructions that are of these kinds."""
     instructions = max(launch.get("instructions", 0.0), 1.0)
     return min(1.0, launch.sum_collected_metrics(count_metrics) / instructions)
 
 
-def _make_typical_builder(state: str, family: Family) -> Build:
+def _make_typical_builder(state: StallState, family: Family) -> MakeScenario:
     units = dict.fromkeys(ONCHIP, FEWER_TRIPS) if family == "mio" else {}
     instructions = WARP_STATE[state].instructions
 
-    def make_typical(launch: Launch) -> Scenario:
+    def make_typical(launch: StrictLaunch) -> Scenario:
         """Return what stays without the wait, its queue and its instructions' issue.
 
         What is behind it too.
@@ -410,7 +415,7 @@ def _make_typical_builder(state: str, family: Family) -> Build:
     return make_typical
 
 
-def _compute_work_left_without_atomics(launch: Launch) -> dict[str, float]:
+def _compute_work_left_without_atomics(launch: StrictLaunch) -> dict[UnitName, Share]:
     """Return what stays of each unit's work when atomics go: of L2 and its links the other sectors."""
     if not launch.has_collected("l2_atomic_sectors", "l2_sectors"):
         return {}
@@ -418,7 +423,7 @@ def _compute_work_left_without_atomics(launch: Launch) -> dict[str, float]:
     return {"atomics": 0.0, "l2": others, LINKS: others}
 
 
-def _add_loads_in_flight(launch: Launch) -> Scenario:
+def _add_loads_in_flight(launch: StrictLaunch) -> Scenario:
     """Return more bytes in flight: of a narrow stream by wider loads, else with half of the wait."""
     with suppress(NotCollected):
         if is_narrow_stream(launch):
@@ -427,7 +432,7 @@ def _add_loads_in_flight(launch: Launch) -> Scenario:
     return replace(plain, waits={**plain.waits, "long_scoreboard": LOADS_WAIT})
 
 
-def make_usual_wider_scenario(launch: Launch) -> Scenario:
+def make_usual_wider_scenario(launch: StrictLaunch) -> Scenario:
     """Fewer loads queue, with fewer instructions; of a stream fewer wait, each as long as before."""
     fewer = compute_bytes_per_lane_load(launch) / LANE_BYTES
     stays = estimate_instructions_left_if_wider(launch)
@@ -437,11 +442,11 @@ def make_usual_wider_scenario(launch: Launch) -> Scenario:
     return Scenario({ENTRY: fewer, **dict.fromkeys(PER_INSTRUCTION, stays)}, waits)
 
 
-def _make_wait_fix(state: str, family: Family) -> Fix:
+def _make_wait_fix(state: StallState, family: Family) -> Fix:
     states, units = _FAMILIES[family]
     waits = dict.fromkeys((state, *states), 0.0)
 
-    def make_best(launch: Launch) -> Scenario:
+    def make_best(launch: StrictLaunch) -> Scenario:
         stays = dict.fromkeys(units, 0.0)
         if state == "membar":  # what a fence waits for are writes; atomics can be kept on chip
             stays |= _compute_work_left_without_atomics(launch)
@@ -512,7 +517,7 @@ _MORE_LOADS = next(wait.advice for wait in WAITS_OF_WARPS if wait.state == "long
 _for_loads = _make_wait_check("long_scoreboard", wgmma=False)
 
 
-def _check_load_waits(launch: Launch) -> Hit | None:
+def _check_load_waits(launch: StrictLaunch) -> Hit | None:
     hit = _for_loads(launch)
     with suppress(NotCollected):
         if hit and is_narrow_stream(launch):
@@ -539,7 +544,7 @@ _TREE_EXPLAINS = ("barrier", "shared", "wait", *MIO, "long_scoreboard")
 _at_barrier = _make_wait_check("barrier", wgmma=False)
 
 
-def _check_barrier_waits(launch: Launch) -> Hit | None:
+def _check_barrier_waits(launch: StrictLaunch) -> Hit | None:
     waiting = _at_barrier(launch)
     if not is_reduction_tree(launch):
         return waiting
@@ -555,13 +560,13 @@ def _check_barrier_waits(launch: Launch) -> Hit | None:
     )
 
 
-def _compute_reduction_tree_share(launch: Launch) -> float:
+def _compute_reduction_tree_share(launch: StrictLaunch) -> Share:
     if is_reduction_tree(launch):
         return compute_tree_step_share(launch)
     return 0.0
 
 
-def _remove_reduction_tree(launch: Launch) -> Scenario:
+def _remove_reduction_tree(launch: StrictLaunch) -> Scenario:
     """No step is left of a tree, nor any wait: barriers expose the latencies before them."""
     units = dict.fromkeys(ONCHIP, 0.0)
     if is_reduction_tree(launch):
@@ -569,7 +574,7 @@ def _remove_reduction_tree(launch: Launch) -> Scenario:
     return Scenario(units, NOTHING)
 
 
-def _replace_reduction_tree_by_shuffles(launch: Launch) -> Scenario:
+def _replace_reduction_tree_by_shuffles(launch: StrictLaunch) -> Scenario:
     """Two steps of five are left of a tree; bank conflicts are another rule's."""
     if not is_reduction_tree(launch):
         return _make_typical_builder("barrier", "barrier")(launch)

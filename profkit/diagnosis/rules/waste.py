@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import (
@@ -18,8 +19,8 @@ from profkit.model.launch import (
     HOT_SLICE,
     LANE_BYTES,
     UNUSED,
-    Launch,
     NotCollected,
+    StrictLaunch,
     Threshold,
     compute_bytes_per_lane_load,
     compute_instructions_left_if_widest,
@@ -53,6 +54,10 @@ from profkit.model.scenario import (
 )
 from profkit.reports.figures import format_percent, format_share
 
+if TYPE_CHECKING:
+    from profkit.units import Factor, Share, UnitName
+
+
 WASTE = Threshold(0.2, "share of wavefronts below which fewer conflicts gain less than the noise")
 CYCLES = Threshold(4, "that an atomic takes on one word, at most")
 EVEN = Threshold(0.5, "of L2's peak on average: then the other slices work too")
@@ -74,11 +79,11 @@ LINE = Threshold(1.05, "gain from which wasted accesses are worth a line")
 SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
 
 
-def _compute_unused_sector_share(launch: Launch) -> float:
+def _compute_unused_sector_share(launch: StrictLaunch) -> Share:
     return measure_sector_waste(launch)[0]
 
 
-def _check_uncoalesced(launch: Launch) -> Hit | None:
+def _check_uncoalesced(launch: StrictLaunch) -> Hit | None:
     waste, text = measure_sector_waste(launch)
     if not has_noticeable_sector_waste(launch) or is_split_by_branches(launch):
         return None  # what two paths access apart is thread-divergence's
@@ -98,7 +103,7 @@ def _check_uncoalesced(launch: Launch) -> Hit | None:
     return Hit(text)
 
 
-def _count_loads_per_matrix_instruction(launch: Launch) -> float:
+def _count_loads_per_matrix_instruction(launch: StrictLaunch) -> float:
     """Return global loads to a matrix instruction; 0 where its operands come from shared memory."""
     if not launch.has_collected("inst_matrix", "inst_global_load", "inst_shared_load"):
         return 0.0
@@ -113,12 +118,12 @@ _SHARE_TILES = (
 )
 
 
-def _is_unit_near_peak(launch: Launch, *limiters: str) -> bool:
+def _is_unit_near_peak(launch: StrictLaunch, *limiters: UnitName) -> bool:
     """Return whether one of these is near its peak: any wait may then be for it, however booked."""
     return any(use.near and use.resource.limiter in limiters for use in list_resource_uses(launch))
 
 
-def compute_useful_share_by_level(launch: Launch) -> dict[str, float]:
+def compute_useful_share_by_level(launch: StrictLaunch) -> dict[UnitName, Share]:
     """Return the share of each memory level's work that stays when no sector is wasted."""
     waste, _ = measure_sector_waste(launch)
     now = measure_unit_shares_of_peak(launch)
@@ -132,7 +137,7 @@ def compute_useful_share_by_level(launch: Launch) -> dict[str, float]:
     return stays
 
 
-def make_best_coalesced_scenario(launch: Launch) -> Scenario:
+def make_best_coalesced_scenario(launch: StrictLaunch) -> Scenario:
     """No sector is wasted, and where a level is near its peak nobody waits any more."""
     gone = dict.fromkeys((*MEMORY, "not_selected", "barrier"), 0.0)
     waits = NOTHING if _is_unit_near_peak(launch, "dram", "l2", "l1") else gone
@@ -142,7 +147,7 @@ def make_best_coalesced_scenario(launch: Launch) -> Scenario:
     return Scenario(units, waits, keeps=keeps)
 
 
-def _compute_memory_trip_share_of_wait(launch: Launch) -> float:
+def _compute_memory_trip_share_of_wait(launch: StrictLaunch) -> Share:
     """Share of the wait for a load that a trip to memory takes; at least, as far as counters say.
 
     A warp that makes a few loads in its life can have no more than these in flight at once.
@@ -156,7 +161,7 @@ def _compute_memory_trip_share_of_wait(launch: Launch) -> float:
     return 0.0
 
 
-def make_usual_coalesced_scenario(launch: Launch) -> Scenario:
+def make_usual_coalesced_scenario(launch: StrictLaunch) -> Scenario:
     """No sector is wasted, and loads wait for what is left of them, or for a trip to memory."""
     keep = 1 - measure_sector_waste(launch)[0]
     waits = {"short_scoreboard": (1 + keep) / 2}
@@ -167,18 +172,18 @@ def make_usual_coalesced_scenario(launch: Launch) -> Scenario:
     return Scenario(compute_useful_share_by_level(launch), waits)
 
 
-def _compute_excess_wavefront_share(launch: Launch) -> float:
+def _compute_excess_wavefront_share(launch: StrictLaunch) -> Share:
     if "excess_shared_wavefronts" in launch:
         return launch["excess_shared_wavefronts"]
     return max(launch["shared_ld_conflicts"], launch["shared_st_conflicts"])
 
 
-def compute_bank_conflict_share(launch: Launch) -> float:
+def compute_bank_conflict_share(launch: StrictLaunch) -> Share:
     """Share of the shared-memory wavefronts that conflict-free accesses would not need."""
     return min(_compute_excess_wavefront_share(launch), 31 / 32)
 
 
-def _check_bank_conflicts(launch: Launch) -> Hit | None:
+def _check_bank_conflicts(launch: StrictLaunch) -> Hit | None:
     waste = _compute_excess_wavefront_share(launch)
     if waste < WASTE:
         return None
@@ -188,12 +193,12 @@ def _check_bank_conflicts(launch: Launch) -> Hit | None:
     )
 
 
-def _compute_work_left_without_conflicts(launch: Launch) -> dict[str, float]:
+def _compute_work_left_without_conflicts(launch: StrictLaunch) -> dict[UnitName, Share]:
     # The entry takes a request however many wavefronts it becomes: it keeps its work.
     return dict.fromkeys(("shared", "l1"), 1 - compute_bank_conflict_share(launch))
 
 
-def _make_best_conflict_free(launch: Launch) -> Scenario:
+def _make_best_conflict_free(launch: StrictLaunch) -> Scenario:
     gone = dict.fromkeys((*MIO, "lg_throttle", "barrier"), 0.0)
     waits = NOTHING if _is_unit_near_peak(launch, "shared", "l1") else gone
     return Scenario(
@@ -203,14 +208,14 @@ def _make_best_conflict_free(launch: Launch) -> Scenario:
     )
 
 
-def _make_typical_conflict_free(launch: Launch) -> Scenario:
+def _make_typical_conflict_free(launch: StrictLaunch) -> Scenario:
     return Scenario(
         _compute_work_left_without_conflicts(launch),
         dict.fromkeys(MIO, 1 - compute_bank_conflict_share(launch)),
     )
 
 
-def _is_queueing_at_hot_addresses(launch: Launch, sectors: float) -> bool:
+def _is_queueing_at_hot_addresses(launch: StrictLaunch, sectors_of_atomics: float) -> bool:
     """Return whether atomics queue for a few words, and fill one slice of L2 beyond the others.
 
     What else L2 does says nothing of a hot word: nvcc makes one atomic of a warp's 32, and the rest
@@ -220,14 +225,14 @@ def _is_queueing_at_hot_addresses(launch: Launch, sectors: float) -> bool:
         return False
     if launch.has_collected("l2_busy_max", "cycles"):
         beyond = launch["l2_busy_max"] - launch.get("l2_cache_busy", launch["l2_busy"])
-        return beyond >= HOT_SLICE and CYCLES * sectors / launch["cycles"] >= beyond
+        return beyond >= HOT_SLICE and CYCLES * sectors_of_atomics / launch["cycles"] >= beyond
     # No busiest slice before 2024.1: one slice takes an atomic every one to four cycles.
-    if sectors < ATOMIC * max(launch["l2_sectors"], 1):
+    if sectors_of_atomics < ATOMIC * max(launch["l2_sectors"], 1):
         return False
-    return 0.2 <= sectors / launch["cycles"] <= 1.5 and _is_waiting_for_memory(launch)
+    return 0.2 <= sectors_of_atomics / launch["cycles"] <= 1.5 and _is_waiting_for_memory(launch)
 
 
-def _is_waiting_for_memory(launch: Launch) -> bool:
+def _is_waiting_for_memory(launch: StrictLaunch) -> bool:
     """Return whether the warps wait for memory longer than for any memory that is not contended."""
     return (
         launch.get("stall_lg_throttle", 0.0) >= WAITING
@@ -239,7 +244,7 @@ def _is_waiting_for_memory(launch: Launch) -> bool:
 _BEHIND = ("long_scoreboard", "lg_throttle", "drain", "membar", "mio_throttle", "short_scoreboard")
 
 
-def _check_atomics(launch: Launch) -> Hit | None:
+def _check_atomics(launch: StrictLaunch) -> Hit | None:
     found = measure_resource_use(BY_LIMITER["atomics"], launch)
     link = measure_resource_use(BY_LIMITER["l2"], launch)
     if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
@@ -265,7 +270,7 @@ def _check_atomics(launch: Launch) -> Hit | None:
     return None
 
 
-def _compute_shared_atomics_share(launch: Launch) -> float:
+def _compute_shared_atomics_share(launch: StrictLaunch) -> Share:
     return launch["shared_atomics"] / max(launch["instructions"], 1.0)
 
 
@@ -274,7 +279,7 @@ _FEWER_ATOMICS = Scenario(
 )
 
 
-def _reduce_atomics(launch: Launch) -> Scenario | None:
+def _reduce_atomics(launch: StrictLaunch) -> Scenario | None:
     """A full L2 needs fewer atomics; no counter says what a hot address costs, there or on chip."""
     if _is_unit_near_peak(launch, "atomics", "l2", "dram"):
         return _FEWER_ATOMICS
@@ -287,7 +292,9 @@ EXPLAINS = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")
 LOCAL = Threshold(0.02, "share of instructions on local memory below which it is a prologue")
 
 
-def _estimate_gain_without_local_memory(launch: Launch, instructions: float) -> float:
+def _estimate_gain_without_local_memory(
+    launch: StrictLaunch, instruction_share_removed: Share
+) -> Factor:
     """Return the gain without local-memory instructions, their issue and their waits."""
     waits = memory = sum_stall_shares(launch, "long_scoreboard", "lg_throttle", "drain")
     if launch.has_collected("l1_busy"):
@@ -298,10 +305,12 @@ def _estimate_gain_without_local_memory(launch: Launch, instructions: float) -> 
                 memory = max(memory, use.share / use.resource.peak.sure)
         memory = min(1.0, memory)
     accesses = launch.get("local_share", 1.0)
-    return compute_amdahl_speedup(min(0.97, instructions + accesses * max(waits, memory)))
+    return compute_amdahl_speedup(
+        min(0.97, instruction_share_removed + accesses * max(waits, memory))
+    )
 
 
-def _compute_nonlocal_sector_share(launch: Launch) -> float:
+def _compute_nonlocal_sector_share(launch: StrictLaunch) -> Share:
     """Share of the sectors that a launch without local memory moves as well.
 
     None of them where they were not counted apart: then the bound is only higher.
@@ -309,11 +318,11 @@ def _compute_nonlocal_sector_share(launch: Launch) -> float:
     return 1 - launch.get("local_share", 1.0)
 
 
-def _compute_spill_share(launch: Launch) -> float:
+def _compute_spill_share(launch: StrictLaunch) -> Share:
     return launch["spill_instructions"] / max(launch["instructions"], 1)
 
 
-def _check_spills(launch: Launch) -> Hit | None:
+def _check_spills(launch: StrictLaunch) -> Hit | None:
     part = _compute_spill_share(launch)
     if part < LOCAL:
         return None
@@ -321,12 +330,12 @@ def _check_spills(launch: Launch) -> Hit | None:
     return Hit(f"{format_share(part)} of the instructions spill or reload registers")
 
 
-def _compute_indexed_local_access_share(launch: Launch) -> float:
+def _compute_indexed_local_access_share(launch: StrictLaunch) -> Share:
     spilled = launch.get("spill_instructions", 0.0)
     return (launch["local_instructions"] - spilled) / max(launch["instructions"], 1)
 
 
-def _check_local_memory(launch: Launch) -> Hit | None:
+def _check_local_memory(launch: StrictLaunch) -> Hit | None:
     part = _compute_indexed_local_access_share(launch)
     if part < LOCAL:
         return None
@@ -337,7 +346,7 @@ def _check_local_memory(launch: Launch) -> Hit | None:
     )
 
 
-def _check_narrow_accesses(launch: Launch) -> Hit | None:
+def _check_narrow_accesses(launch: StrictLaunch) -> Hit | None:
     if not has_narrow_neighbouring_accesses(launch):
         return None
     asking = _is_unit_near_peak(launch, "issue", "l1")
@@ -353,7 +362,7 @@ def _check_narrow_accesses(launch: Launch) -> Hit | None:
     )
 
 
-def _make_best_widened(launch: Launch) -> Scenario:
+def _make_best_widened(launch: StrictLaunch) -> Scenario:
     stays = dict.fromkeys(PER_INSTRUCTION, compute_instructions_left_if_widest(launch))
     keeps = compute_bytes_per_lane_load(launch) / LANE_BYTES
     return Scenario(stays | dict.fromkeys(ONCHIP, 0.0), NOTHING, keeps=keeps)

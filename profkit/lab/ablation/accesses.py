@@ -8,10 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.ptx import Address, PtxKernel, PtxModule, PtxStatement
 from profkit.lab.ablation.steering import Steering, find_what_steers_control_flow
+
+if TYPE_CHECKING:
+    from profkit.units import ByteCount, ByteOffset, ClauseOrEmpty, RegisterName, TextOrEmpty
+
 
 _KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
 _MATRIX_ROW = 16  # bytes that a lane of ldmatrix or stmatrix says the place of
@@ -39,7 +44,7 @@ class PtxAccess:
         return self.space in ("global", "generic")
 
     @property
-    def why_unmovable(self) -> str:
+    def why_unmovable(self) -> ClauseOrEmpty:
         """Return why its address cannot be another; empty where it can."""
         if self.called:
             return "it is in a function that is called"
@@ -75,7 +80,9 @@ def find_memory_accesses(module: PtxModule) -> list[PtxAccess]:
     return found
 
 
-def _find_register_offsets(kernel: PtxKernel) -> dict[str, tuple[str, int]]:
+def _find_register_offsets(
+    kernel: PtxKernel,
+) -> dict[RegisterName, tuple[RegisterName, ByteOffset]]:
     """Return registers that are another one plus a number, where both get their values once only."""
     sums, written = {}, kernel.writes
     for statement in kernel.statements:
@@ -87,11 +94,13 @@ def _find_register_offsets(kernel: PtxKernel) -> dict[str, tuple[str, int]]:
     return sums
 
 
-def _resolve_base_register(address: Address, sums: Mapping[str, tuple[str, int]]) -> Address:
+def _resolve_base_register(
+    address: Address, offset_by_register: Mapping[RegisterName, tuple[RegisterName, ByteOffset]]
+) -> Address:
     """Return the same place from the register that its base is a number behind."""
     base, offset = address.base, address.offset
-    while base in sums:
-        base, more = sums[base]
+    while base in offset_by_register:
+        base, more = offset_by_register[base]
         offset += more
     if not _LEAST <= offset < -_LEAST:
         return address
@@ -100,7 +109,7 @@ def _resolve_base_register(address: Address, sums: Mapping[str, tuple[str, int]]
 
 def _iterate_accesses_of_statement(
     statement: PtxStatement,
-) -> Iterator[tuple[str, str, int, Address]]:
+) -> Iterator[tuple[str, str, ByteCount, Address]]:
     words, addresses = statement.words, statement.list_addresses()
     if not addresses:
         return
@@ -124,9 +133,9 @@ def _iterate_accesses_of_statement(
             yield "load", "global", int(width), addresses[1]
 
 
-def _get_memory_space(words: list[str]) -> str:
+def _get_memory_space(opcode_parts: list[str]) -> TextOrEmpty:
     """Return global, shared, const or generic; empty for memory that is a thread's own."""
-    for word in words:
+    for word in opcode_parts:
         if word in ("global", "shared", "const") or word.startswith("shared::"):
             return word.partition("::")[0]
         if word in ("local", "param"):
@@ -134,7 +143,9 @@ def _get_memory_space(words: list[str]) -> str:
     return "generic"
 
 
-def _is_affecting_control_flow(statement: PtxStatement, kind: str, steering: Steering) -> bool:
+def _is_affecting_control_flow(
+    statement: PtxStatement, access_kind: str, steering: Steering
+) -> bool:
     if statement.words[0] == "cp":
-        return kind == "load" and "shared" in steering.memories
-    return kind != "store" and steering.is_writing_steering_register(statement)
+        return access_kind == "load" and "shared" in steering.memories
+    return access_kind != "store" and steering.is_writing_steering_register(statement)

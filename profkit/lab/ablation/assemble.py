@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.collect import process, tools
 from profkit.errors import ProfkitError
@@ -21,6 +22,10 @@ from profkit.files import (
 from profkit.lab.measure.languages.cuda import LANGUAGE as CUDA
 from profkit.lab.measure.variants.build import Build
 
+if TYPE_CHECKING:
+    from profkit.units import MachineCode, PtxText, SmArch
+
+
 PTX_LIMIT = 64 << 20  # bytes: unrolled kernels are long
 CODE_LIMIT = 256 << 20  # bytes of machine code
 _SECONDS = 120.0  # that one compilation may take
@@ -29,7 +34,7 @@ _NOT_FOR_PTX = {"--no-compress"}
 _OWN_TARGET = re.compile(r"^\.target\s+sm_(\d+[af])\b", re.MULTILINE)
 
 
-def get_or_write_ptx(built: Build, folder: Path, more_flags: Sequence[str] = ()) -> str:
+def get_or_write_ptx(built: Build, folder: Path, more_flags: Sequence[str] = ()) -> PtxText:
     """Return the PTX that a build's machine code was made of; `more_flags` flags make other PTX."""
     beside = built.variant.path.with_suffix(".ptx")
     if is_file(beside):  # the kernel's own, where the source only loads its machine code
@@ -71,7 +76,7 @@ def _make_gencode_flag_virtual(flag: str) -> str:
     return flag.replace("code=sm_", "code=compute_") if flag.startswith("-gencode=") else flag
 
 
-def _read_stored_ptx(built: Build) -> str:
+def _read_stored_ptx(built: Build) -> PtxText:
     """Return what a language left beside its library."""
     place = built.library.parent if built.library else None
     found = sorted(list_matching_paths(place / "*.ptx")) if place else []
@@ -100,8 +105,8 @@ def select_ptxas_flags(flags: Sequence[str]) -> list[str]:
 
 
 def assemble_all_ptx_in_parallel(
-    texts: Iterable[str], arch: str, flags: Sequence[str], folder: Path
-) -> Mapping[str, bytes | ProfkitError]:
+    texts: Iterable[PtxText], arch: SmArch, flags: Sequence[str], folder: Path
+) -> Mapping[PtxText, bytes | ProfkitError]:
     """Return text -> its machine code, or what ptxas said against it; side by side."""
     different = list(dict.fromkeys(texts))
     with process.make_thread_pool(process.count_usable_cores()) as pool:
@@ -112,15 +117,15 @@ def assemble_all_ptx_in_parallel(
 
 
 def _assemble_or_return_error(
-    text: str, arch: str, flags: Sequence[str], folder: Path
-) -> bytes | ProfkitError:
+    text: PtxText, arch: SmArch, flags: Sequence[str], folder: Path
+) -> MachineCode | ProfkitError:
     try:
         return assemble_ptx(text, arch, flags, folder)
     except ProfkitError as error:
         return error
 
 
-def assemble_ptx(text: str, arch: str, flags: Sequence[str], folder: Path) -> bytes:
+def assemble_ptx(text: PtxText, arch: SmArch, flags: Sequence[str], folder: Path) -> MachineCode:
     own = _OWN_TARGET.search(text)
     if own and own[1][:-1] == arch.rstrip("af"):
         arch = own[1]

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.collect import process, tools
 from profkit.errors import ProfkitError, suggest_nearest_names
@@ -25,6 +26,19 @@ from profkit.files import (
 )
 from profkit.lab.ablation import assemble, foreign
 from profkit.lab.ablation.foreign import LaunchFile
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        ByteCount,
+        CppText,
+        KernelName,
+        MachineCode,
+        MangledName,
+        PtxText,
+        SmArch,
+        VariantName,
+    )
+
 
 _SECONDS = 120.0  # that cuobjdump may take
 _PARAMETERS = re.compile(
@@ -51,8 +65,8 @@ _TYPES = {
 
 
 def write_problem_of_binary(
-    binary: Path, kernel: str, launch: LaunchFile, folder: Path, arch: str
-) -> str:
+    binary: Path, kernel: KernelName, launch: LaunchFile, folder: Path, arch: SmArch
+) -> VariantName:
     """Write the problem below a folder of kernels, and return its variant's name."""
     if not is_file(binary):
         raise ProfkitError(f"{binary}: there is no such file", "a program, a library or PTX")
@@ -72,7 +86,7 @@ def write_problem_of_binary(
     return name
 
 
-def extract_all_ptx(binary: Path, folder: Path) -> list[str]:
+def extract_all_ptx(binary: Path, folder: Path) -> list[PtxText]:
     """Return every PTX that a file holds."""
     if binary.suffix == ".ptx":
         return [read_text(binary, assemble.PTX_LIMIT)]
@@ -80,7 +94,9 @@ def extract_all_ptx(binary: Path, folder: Path) -> list[str]:
     return [content.decode("utf-8", "replace") for content in found]
 
 
-def _extract_machine_code(binary: Path, entry: str, arch: str, folder: Path) -> bytes | None:
+def _extract_machine_code(
+    binary: Path, entry: MangledName, arch: SmArch, folder: Path
+) -> MachineCode | None:
     """Return the machine code of a file that has this kernel for this GPU.
 
     None where it has only PTX.
@@ -95,12 +111,12 @@ def _extract_machine_code(binary: Path, entry: str, arch: str, folder: Path) -> 
 
 
 def _list_extracted(
-    binary: Path, what: str, pattern: str, folder: Path, limit: int
+    binary: Path, cuobjdump_option: str, pattern: str, folder: Path, most_bytes: ByteCount
 ) -> Iterator[bytes]:
     """Yield the files of a pattern that cuobjdump takes out of a program."""
     tool = tools.require_tool("cuobjdump")
     with make_temporary_folder(folder) as place:
-        command: list[str | Path] = [tool, what, "all", resolve_path(binary)]
+        command: list[str | Path] = [tool, cuobjdump_option, "all", resolve_path(binary)]
         done = process.run_command(command, _SECONDS, folder=place)
         if done.status != 0:
             words = " ".join(done.output.split())[-300:]
@@ -108,10 +124,12 @@ def _list_extracted(
                 f"{binary}: cuobjdump finds no code in it", words or "is it a program?"
             )
         for file in sorted(list_matching_paths(place / pattern)):
-            yield read_bytes(file, limit)
+            yield read_bytes(file, most_bytes)
 
 
-def find_ptx_of_kernel(texts: Sequence[str], kernel: str, file_in_errors: str) -> tuple[str, str]:
+def find_ptx_of_kernel(
+    texts: Sequence[PtxText], kernel: KernelName, file_in_errors: str
+) -> tuple[PtxText, MangledName]:
     """Return the PTX that has a kernel of this name, and its whole name there."""
     found: dict[str, str] = {}
     every: list[str] = []
@@ -135,7 +153,7 @@ def find_ptx_of_kernel(texts: Sequence[str], kernel: str, file_in_errors: str) -
     return found[entry], entry
 
 
-def list_parameter_types(text: str, entry: str) -> list[str]:
+def list_parameter_types(text: PtxText, entry: MangledName) -> list[str]:
     """Return the C++ types of a kernel's parameters; empty for one that is a struct."""
     for match in _ENTRY.finditer(text):
         if match[1] == entry:
@@ -170,8 +188,8 @@ extern "C" int profkit_launch(const ProfkitLaunch* a) {
 
 
 def write_launcher_of_machine_code(
-    code: str, entry: str, kinds: Sequence[str], launch: LaunchFile
-) -> str:
+    code: str, entry: MangledName, kinds: Sequence[str], launch: LaunchFile
+) -> CppText:
     """Return the source of a launcher that loads machine code, and calls a kernel of it."""
     if re.search(r'["\\\n]', code):
         raise ProfkitError(f"{code}: no C++ can name this folder", "use another --build-dir")

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.change import SurveyedCode
 from profkit.lab.ablation.ptx import PtxStatement
 from profkit.lab.ablation.units import get_unit_of_instruction
+
+if TYPE_CHECKING:
+    from profkit.units import Cycles, RegisterName
+
 
 # Cycles from an instruction to the first that may use its result, on GPUs from 2020 on: microbenchmarks
 # agree to a cycle or two on fixed ones, and to a tenth on the others.
@@ -22,7 +27,7 @@ _MOST = 64  # registers of a block that are followed
 
 
 @dataclass(frozen=True)
-class DependencyChain:
+class ChainCycles:
     """Cycles of one path, by what makes the wait."""
 
     fixed: float = 0.0  # arithmetic
@@ -30,41 +35,41 @@ class DependencyChain:
     shared: float = 0.0
 
     @property
-    def cycles(self) -> float:
+    def cycles(self) -> Cycles:
         return self.fixed + self.xu + self.shared
 
-    def add_chain(self, other: DependencyChain, times: float = 1.0) -> DependencyChain:
-        return DependencyChain(
+    def add_chain(self, other: ChainCycles, times: float = 1.0) -> ChainCycles:
+        return ChainCycles(
             self.fixed + other.fixed * times,
             self.xu + other.xu * times,
             self.shared + other.shared * times,
         )
 
 
-def sum_dependency_chains_of_busiest_warp(code: SurveyedCode) -> DependencyChain:
+def sum_dependency_chains_of_busiest_warp(code: SurveyedCode) -> ChainCycles:
     """Return the chains of all blocks together, of the warp of a thread block that runs most of them."""
     statements: dict[tuple[str, int], list[PtxStatement]] = {}
     for number, kernel, statement in code.module.iterate_statements_with_block_numbers():
         statements.setdefault((kernel.name, number), []).append(statement)
-    by_warp: dict[int, DependencyChain] = {}
+    by_warp: dict[int, ChainCycles] = {}
     for (name, number), block in statements.items():
-        longest = _find_longest_dependency_chain(block)
+        longest = _find_longest_carried_chain(block)
         for warp, times in enumerate(code.survey.entries[number]):
             if times and longest.cycles and name in code.grids:
-                before = by_warp.get(warp, DependencyChain())
+                before = by_warp.get(warp, ChainCycles())
                 by_warp[warp] = before.add_chain(longest, times / prod(code.grids[name]))
-    return max(by_warp.values(), key=lambda chain: chain.cycles, default=DependencyChain())
+    return max(by_warp.values(), key=lambda chain: chain.cycles, default=ChainCycles())
 
 
-def _find_longest_dependency_chain(statements: list[PtxStatement]) -> DependencyChain:
+def _find_longest_carried_chain(statements: list[PtxStatement]) -> ChainCycles:
     """Return the longest path through a basic block from a register to itself."""
-    chains = [DependencyChain()]
+    chains = [ChainCycles()]
     for register in _list_registers_read_before_written(statements)[:_MOST]:
         chains.append(_measure_chain_to_register(register, statements))
     return max(chains, key=lambda chain: chain.cycles)
 
 
-def _list_registers_read_before_written(statements: list[PtxStatement]) -> list[str]:
+def _list_registers_read_before_written(statements: list[PtxStatement]) -> list[RegisterName]:
     """Return registers that a block reads before it writes them."""
     read: dict[str, None] = {}
     written: set[str] = set()
@@ -76,15 +81,17 @@ def _list_registers_read_before_written(statements: list[PtxStatement]) -> list[
     return [name for name in read if name in written]
 
 
-def _list_registers_read(statement: PtxStatement) -> list[str]:
+def _list_registers_read(statement: PtxStatement) -> list[RegisterName]:
     names = [*ptx.list_value_registers(statement), *ptx.list_address_registers(statement)]
     if statement.guard:
         return [*names, statement.guard]
     return names
 
 
-def _measure_chain_to_register(register: str, statements: list[PtxStatement]) -> DependencyChain:
-    reached = {register: DependencyChain()}
+def _measure_chain_to_register(
+    register: RegisterName, statements: list[PtxStatement]
+) -> ChainCycles:
+    reached = {register: ChainCycles()}
     for statement in statements:
         sources = [reached[name] for name in _list_registers_read(statement) if name in reached]
         for name in ptx.list_written_registers(statement):
@@ -92,17 +99,17 @@ def _measure_chain_to_register(register: str, statements: list[PtxStatement]) ->
             if sources:
                 longest = max(sources, key=lambda chain: chain.cycles)
                 reached[name] = longest.add_chain(_estimate_latency(statement))
-    return reached.get(register, DependencyChain())
+    return reached.get(register, ChainCycles())
 
 
-def _estimate_latency(statement: PtxStatement) -> DependencyChain:
+def _estimate_latency(statement: PtxStatement) -> ChainCycles:
     words = statement.words
     is_load = words[0] in ("ld", "atom", "ldmatrix")
     if words[0] == "shfl" or (is_load and "shared" in words):
-        return DependencyChain(shared=_SHARED)
+        return ChainCycles(shared=_SHARED)
     if words[0] in ("mov", "cvta", "ld", "atom", "tex"):
-        return DependencyChain()  # no instruction, or a wait that is measured otherwise
+        return ChainCycles()  # no instruction, or a wait that is measured otherwise
     unit = get_unit_of_instruction(words)
     if unit == "xu":
-        return DependencyChain(xu=_XU)
-    return DependencyChain(fixed=_DOUBLE if unit == "fp64" else _FIXED)
+        return ChainCycles(xu=_XU)
+    return ChainCycles(fixed=_DOUBLE if unit == "fp64" else _FIXED)

@@ -9,12 +9,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.footprint import Region
 from profkit.lab.ablation.ptx import PtxModule, PtxStatement
 from profkit.lab.ablation.survey import Survey
 from profkit.records.ablation import Refusal
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        AblationName,
+        AccessNumber,
+        Clause,
+        ClauseOrEmpty,
+        PtxText,
+        TextOrEmpty,
+    )
+
 
 _SECTOR = 32  # bytes
 GLOBAL = ("global", "generic")  # where an access of global memory may say that it goes
@@ -40,7 +52,7 @@ class SurveyedCode:
     dynamic_shared: int = 0  # bytes of a block, the most that a launch asks for
     blocks_at_once: int = 0  # on the GPU, the most of a launch
 
-    def write_source_line_label(self, access: PtxAccess) -> str:
+    def write_source_line_label(self, access: PtxAccess) -> TextOrEmpty:
         """Return its source line, `name.cu:12`; empty where that is not known."""
         file, line = access.statement.line
         path = self.module.files.get(file, "")
@@ -121,13 +133,15 @@ class Refused(Exception):
         super().__init__(observed)
         self.said = code, observed, threshold, remedy
 
-    def make_refusal(self, ablation: str) -> Refusal:
+    def make_refusal(self, ablation: AblationName) -> Refusal:
         return Refusal(ablation, *self.said)
 
 
-def make_nothing_to_remove_refusal(what: str) -> Refused:
+def make_nothing_to_remove_refusal(observed: Clause) -> Refused:
     """Return that the kernel has nothing of this kind, which is no fault."""
-    return Refused("nothing-to-take-away", what, "one of them at least", "none: it costs nothing")
+    return Refused(
+        "nothing-to-take-away", observed, "one of them at least", "none: it costs nothing"
+    )
 
 
 class Ablation(ABC):
@@ -164,7 +178,7 @@ class AccessAblation(Ablation):
         """Return whether an access has the cause: at least, that its kind is done at all."""
         return access.kind in self.kinds
 
-    def can_be_changed_alone(self, access: PtxAccess) -> bool:
+    def can_change_without_effect(self, access: PtxAccess) -> bool:
         """Return whether it can be changed, and nothing else is done."""
         return self.code.has_no_effect_on_control_flow(access)
 
@@ -173,7 +187,7 @@ class AccessAblation(Ablation):
         self.found = [access for access in executed if self.has_cause(access)]
         if not self.found:
             raise make_nothing_to_remove_refusal(self.nothing)
-        self.free = [access for access in self.found if self.can_be_changed_alone(access)]
+        self.free = [access for access in self.found if self.can_change_without_effect(access)]
         if not self.free:
             raise Refused(
                 "steers",
@@ -181,22 +195,22 @@ class AccessAblation(Ablation):
                 "one that does not",
                 "compute the addresses, or look at occupancy: it says whether the wait is hidden",
             )
-        return self.change_free_accesses()
+        return self.change_accesses_free_to_change()
 
     @abstractmethod
-    def change_free_accesses(self) -> CodeChange:
+    def change_accesses_free_to_change(self) -> CodeChange:
         """Return the code in which those accesses are changed that are free."""
 
-    def say_what_is_unchanged(self, what: str) -> str:
+    def say_what_is_unchanged(self, what: str) -> ClauseOrEmpty:
         return say_unchanged(len(self.found) - len(self.free), what)
 
 
 def make_change_by_table(
     code: SurveyedCode,
-    text: str,
+    text: PtxText,
     accesses: Sequence[PtxAccess],
-    fill: Callable[[set[int]], bytes],
-    changed: str,
+    fill_table: Callable[[set[AccessNumber]], bytes],
+    changed_text: str,
     unchanged_text: str,
 ) -> CodeChange:
     """The change of some accesses by a table: for all of them, for none, and for each source line."""
@@ -205,17 +219,19 @@ def make_change_by_table(
         lines.setdefault(code.write_source_line_label(access), set()).add(access.number)
     everything = set().union(*lines.values())
     lines.pop("", None)
-    tables = {place: fill(numbers) for place, numbers in lines.items()}
-    return CodeChange(text, changed, unchanged_text, fill(everything), fill(set()), tables)
+    tables = {place: fill_table(numbers) for place, numbers in lines.items()}
+    return CodeChange(
+        text, changed_text, unchanged_text, fill_table(everything), fill_table(set()), tables
+    )
 
 
-def say_unchanged(left: int, what: str) -> str:
-    if not left:
+def say_unchanged(unchanged_count: int, which_ones: Clause) -> ClauseOrEmpty:
+    if not unchanged_count:
         return ""
-    return f"{left} {what} stay"
+    return f"{unchanged_count} {which_ones} stay"
 
 
-def format_count(number: int, one: str, several: str = "") -> str:
+def format_count(number: int, singular: str, plural: str = "") -> str:
     if number == 1:
-        return f"1 {one}"
-    return f"{number} {several or one + 's'}"
+        return f"1 {singular}"
+    return f"{number} {plural or singular + 's'}"

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isnan
 from statistics import median
+from typing import TYPE_CHECKING
 
 from profkit.evidence.stats import compare_samples
 from profkit.lab.ablation.change import Ablation, CodeChange, Refused
 from profkit.lab.measure.bench import Times
 from profkit.records.ablation import MeasuredAblation
+
+if TYPE_CHECKING:
+    from profkit.units import Factor, Seconds, Share, UnitName
+
 
 # Base and original run the same instructions: what they differ by more is not the kernel's.
 REBUILT = 0.02
@@ -18,7 +23,10 @@ COSTLY = 1.5
 
 
 def compute_gain_of_change(
-    ablation: type[Ablation], change: CodeChange, times: Mapping[str, Times], executed: float | None
+    ablation: type[Ablation],
+    change: CodeChange,
+    times: Mapping[str, Times],
+    executed_difference: float | None,
 ) -> MeasuredAblation:
     """Return the gain of one change that was timed; or Refused."""
     control = "base" if change.other_code else f"control:{ablation.id}"
@@ -27,7 +35,7 @@ def compute_gain_of_change(
     cost = median(before) / original
     refuse_base_slower_than_original(times["original"].warm, times["base"].warm)
     if not 1 / COSTLY <= cost <= COSTLY:
-        raise _refuse_control_of_other_speed(cost)
+        raise _make_control_speed_refusal(cost)
     gain = compare_samples(before, after, taken="interleaved").speedup
     return MeasuredAblation(
         ablation=ablation.id,
@@ -39,13 +47,13 @@ def compute_gain_of_change(
         low=None if isnan(gain.low) else gain.low,
         high=None if isnan(gain.high) else gain.high,
         control=cost,
-        executed=executed,
+        executed=executed_difference,
         changed=change.changed,
         kept=change.kept,
     )
 
 
-def refuse_base_slower_than_original(original: Sequence[float], base: Sequence[float]) -> None:
+def refuse_base_slower_than_original(original: Sequence[Seconds], base: Sequence[Seconds]) -> None:
     """Refuse a base that surely does not take as long as the original.
 
     Code that no cache holds varies by more from run to run: an interval that
@@ -61,13 +69,13 @@ def refuse_base_slower_than_original(original: Sequence[float], base: Sequence[f
         raise Refused("rebuilt-differs", seen, f"within {100 * REBUILT:.0f} %", remedy)
 
 
-def _refuse_control_of_other_speed(cost: float) -> Refused:
+def _make_control_speed_refusal(time_ratio: float) -> Refused:
     """Return a control that takes much longer, or much less long, than the original."""
-    if cost > COSTLY:
-        seen = f"the instructions that choose alone take {cost:.2f} times as long"
+    if time_ratio > COSTLY:
+        seen = f"the instructions that choose alone take {time_ratio:.2f} times as long"
         remedy = "look at the counters: the cost of choosing hides the gain"
         return Refused("costly", seen, f"{COSTLY} times", remedy)
-    seen = f"with the instructions that choose, nothing removed, it takes {cost:.2f} times as long"
+    seen = f"with the instructions that choose, nothing removed, it takes {time_ratio:.2f} times as long"
     remedy = "look at the counters: the assembler has made other code of it"
     return Refused("other-work", seen, f"1/{COSTLY} times", remedy)
 
@@ -76,7 +84,7 @@ def _refuse_control_of_other_speed(cost: float) -> Refused:
 _ARITHMETIC = ("fp32", "fp64", "fp16", "xu", "tensor")
 
 
-def refuse_gain_beyond_arithmetic(gain: float, busy: Mapping[str, float]) -> None:
+def refuse_gain_beyond_arithmetic(gain: Factor, busy: Mapping[UnitName, Share]) -> None:
     """Refuse a gain that leaves no time for the arithmetic of the threads that were left out."""
     unit = max(_ARITHMETIC, key=lambda name: busy.get(name, 0.0))
     share = busy.get(unit, 0.0)

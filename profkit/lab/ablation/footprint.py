@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation.accesses import PtxAccess, find_memory_accesses
 from profkit.lab.ablation.ptx import PtxEdits, PtxModule
 from profkit.lab.ablation.survey import write_code_computing_address
+
+if TYPE_CHECKING:
+    from profkit.units import PtxText
+
 
 MOVED = "%profkit_to"  # the register that says where a moved access goes
 MAPS = "profkit_maps"  # the array with the address of each region's map
@@ -47,7 +52,7 @@ mov.u32 %pk_one, 1;
 }}"""
 
 
-def write_marking_module(module: PtxModule, regions: Sequence[Region]) -> str:
+def write_marking_module(module: PtxModule, regions: Sequence[Region]) -> PtxText:
     """Return the module's text in which each access of the regions marks what it touches."""
     changes = PtxEdits(module)
     changes.outside[f".visible .global .align 8 .b64 {MAPS}[{max(1, len(regions))}];"] = None

@@ -35,7 +35,7 @@ import re
 from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -43,13 +43,17 @@ from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.files import (
     is_file,
     is_folder,
+    list_files_below,
     open_regular_file,
     read_bytes,
     read_text,
     resolve_path,
-    walk_folder,
     write_text,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import CppText, FilePath, KernelName, PythonText, VariantName
+
 
 CASE = "launch"
 _TYPES = {
@@ -135,12 +139,12 @@ def check_and_complete_launch(launch: LaunchFile, file: Path) -> LaunchFile:
 
 
 def _complete_arguments(
-    where: str, arguments: Sequence[Argument], folder: Path
+    place_in_errors: str, arguments: Sequence[Argument], folder: Path
 ) -> tuple[Argument, ...]:
     """Check parameters, or the members of one."""
     complete = []
     for number, given in enumerate(arguments, 1):
-        place, argument = f"{where} {number}", given
+        place, argument = f"{place_in_errors} {number}", given
         if argument.fields:
             fields = _complete_arguments(f"{place}, field", argument.fields, folder)
             argument = msgspec.structs.replace(argument, fields=fields)
@@ -162,7 +166,9 @@ def iterate_array_arguments(arguments: Sequence[Argument]) -> Iterator[Argument]
         yield from iterate_array_arguments(argument.fields)
 
 
-def _add_type_and_count_of_values_file(where: str, argument: Argument, values: Path) -> Argument:
+def _add_type_and_count_of_values_file(
+    place_in_errors: str, argument: Argument, values: Path
+) -> Argument:
     """Return an argument whose values a file holds, with the type and the number of them."""
     import numpy as np
 
@@ -170,33 +176,35 @@ def _add_type_and_count_of_values_file(where: str, argument: Argument, values: P
         array = np.load(resolve_path(values), mmap_mode="r")
     except (OSError, ValueError) as error:
         hint = 'numpy.save("values.npy", array) writes such a file'
-        raise ProfkitError(f"{where}: {values} holds no array of numpy", hint) from error
+        raise ProfkitError(f"{place_in_errors}: {values} holds no array of numpy", hint) from error
     kind = argument.array or str(array.dtype)
     held = "uint16" if kind == "bfloat16" else kind
     if kind not in _TYPES or str(array.dtype) != held or argument.count not in (0, array.size):
         seen = f"{array.size} elements of {array.dtype}"
         hint = f"types are: {', '.join(_TYPES)}; of bfloat16 the bits as uint16"
-        raise ProfkitError(f"{where}: {values} holds {seen}", hint)
+        raise ProfkitError(f"{place_in_errors}: {values} holds {seen}", hint)
     return msgspec.structs.replace(
         argument, array=kind, count=array.size, file=str(resolve_path(values))
     )
 
 
-def _check_argument(where: str, argument: Argument) -> None:
+def _check_argument(place_in_errors: str, argument: Argument) -> None:
     if not argument.array and argument.value is None:
         raise ProfkitError(
-            f"{where} is neither an array nor a value", 'array = "float32", or value = 7'
+            f"{place_in_errors} is neither an array nor a value", 'array = "float32", or value = 7'
         )
     if argument.array and argument.array not in _TYPES:
         hint = suggest_nearest_names(argument.array, _TYPES, f"there are: {', '.join(_TYPES)}")
-        raise ProfkitError(f"{where}: {argument.array} is not an element type", hint)
+        raise ProfkitError(f"{place_in_errors}: {argument.array} is not an element type", hint)
     if argument.array and not 0 < argument.count <= _LARGEST:
-        raise ProfkitError(f"{where}: count is {argument.count}", "how many elements it has")
+        raise ProfkitError(
+            f"{place_in_errors}: count is {argument.count}", "how many elements it has"
+        )
 
 
 def write_problem_of_source_file(
-    source: Path, kernel: str, launch: LaunchFile, folder: Path
-) -> str:
+    source: Path, kernel: KernelName, launch: LaunchFile, folder: Path
+) -> VariantName:
     """Write the problem below a folder of kernels, and return its variant's name."""
     if not is_file(source):
         raise ProfkitError(f"{source}: there is no such file", "a CUDA source with the kernel")
@@ -213,7 +221,7 @@ def write_problem_of_source_file(
     return name
 
 
-def make_variant_name(file: Path, kernel: str) -> str:
+def make_variant_name(file: Path, kernel: KernelName) -> VariantName:
     """Name the variant of one kernel of a file: of another kernel there are other records."""
     words = [file.stem.lower(), kernel.lower()]
     if words[0] == words[1]:
@@ -255,7 +263,7 @@ extern "C" int profkit_launch(const ProfkitLaunch* a) {
 """
 
 
-def _write_variant_source(source: str, kernel: str, launch: LaunchFile) -> str:
+def _write_variant_source(source: FilePath, kernel: KernelName, launch: LaunchFile) -> CppText:
     flags = [f"-I{folder}" for folder in launch.include]
     headers = ""
     if launch.include:  # with other headers it is other code
@@ -275,7 +283,7 @@ def _hash_headers(folders: Sequence[str]) -> str:
     """Hash every header of some folders."""
     digest = hashlib.sha256()
     for folder in folders:
-        for file in walk_folder(folder)[0]:
+        for file in list_files_below(folder)[0]:
             if file.suffix in _HEADERS:
                 digest.update(read_bytes(file))
     return digest.hexdigest()[:16]
@@ -290,7 +298,7 @@ def list_launch_placeholders(launch: LaunchFile) -> dict[str, str]:
     }
 
 
-def write_cpp_arguments(arguments: Sequence[Argument]) -> list[str]:
+def write_cpp_arguments(arguments: Sequence[Argument]) -> list[CppText]:
     """Return the kernel's arguments in C++: arrays by their place among inputs or outputs."""
     places = iter(_iterate_cpp_array_names(arguments))
     return [_write_cpp_argument(argument, places) for argument in arguments]
@@ -307,7 +315,7 @@ def _iterate_cpp_array_names(arguments: Sequence[Argument]) -> Iterator[str]:
             outputs += 1
 
 
-def _write_cpp_argument(argument: Argument, places: Iterator[str]) -> str:
+def _write_cpp_argument(argument: Argument, places: Iterator[str]) -> CppText:
     if argument.fields:
         members = [_write_cpp_argument(member, places) for member in argument.fields]
         return f"{{{', '.join(members)}}}"
@@ -379,7 +387,7 @@ def _hash_file(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
 
 
-def write_problem_source(launch: LaunchFile) -> str:
+def write_problem_source(launch: LaunchFile) -> PythonText:
     inputs, outputs, contents = [], [], []
     for one in iterate_array_arguments(launch.argument):
         if one.file:

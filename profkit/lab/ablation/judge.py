@@ -27,7 +27,15 @@ from profkit.records.ablation import (
 )
 
 if TYPE_CHECKING:
-    from profkit.units import Share
+    from profkit.units import (
+        AblationName,
+        BytesPerSecond,
+        Clause,
+        Factor,
+        Share,
+        TextOrEmpty,
+        UnitName,
+    )
 
 
 # What takes more away than any fix can has to be worth more before it is called the cause.
@@ -85,7 +93,7 @@ _QUEUES = {
 
 
 @dataclass(frozen=True)
-class AblatedCall:
+class AblationsOfCall:
     """All that is known of a call."""
 
     seconds: float
@@ -98,7 +106,7 @@ class AblatedCall:
     dram: float  # bytes per second at most
 
     def get_worthwhile_ablation(
-        self, ablation: str, least_gain: float = _BOUND_WORTH
+        self, ablation: AblationName, least_gain: Factor = _BOUND_WORTH
     ) -> MeasuredAblation | None:
         """Return what an ablation measured; None where it is not worth so much, or was not measured."""
         row = self.measured.get(ablation)
@@ -107,7 +115,7 @@ class AblatedCall:
         return row
 
     def find_largest_gain(
-        self, ablations: Iterable[str], least_gain: float = WORTH
+        self, ablations: Iterable[AblationName], least_gain: Factor = WORTH
     ) -> MeasuredAblation | None:
         rows = [
             row for name in ablations if (row := self.get_worthwhile_ablation(name, least_gain))
@@ -124,13 +132,13 @@ class AblatedCall:
         return (self.shape.half_occupancy or 0.0) >= _OCCUPANCY_MATTERS
 
     @property
-    def half_occupancy_text(self) -> str:
+    def half_occupancy_text(self) -> Clause:
         if self.shape.half_occupancy is None:
             return "there cannot be fewer warps"
         return f"half of the warps take {self.shape.half_occupancy:.2f} times as long"
 
     @property
-    def occupancy_limiter_rule(self) -> str:
+    def occupancy_limiter_rule(self) -> TextOrEmpty:
         """Return the rule of what keeps half of the warps or more from an SM.
 
         Empty where nothing does.
@@ -141,28 +149,28 @@ class AblatedCall:
         return _OCCUPANCY.get(self.shape.occupancy_limit, "")
 
     @property
-    def has_one_warp(self) -> bool:
+    def has_one_warp_per_scheduler(self) -> bool:
         """Return whether each scheduler of an SM has one warp at most."""
         on_each = min(self.shape.blocks_per_sm, -(-self.shape.blocks // self.sms))
         return 0 < on_each * self.sum_survey_counts("warps") <= _SCHEDULERS
 
     @property
-    def is_full(self) -> bool:
+    def is_any_unit_full(self) -> bool:
         """Return whether counted instructions fill a unit."""
         return max(self.busy.values(), default=0.0) >= _FULL
 
     @property
-    def fills_dram(self) -> bool:
+    def asks_for_most_of_dram(self) -> bool:
         """Return whether threads ask for more bytes than most of what DRAM can carry."""
         moved = self.sum_survey_counts("stored_bytes", "loaded_bytes")
         return bool(self.dram) and moved / self.seconds >= _DRAM_FULL * self.dram
 
 
 def add_ablation_verdict(
-    record: AblationRecord, sm_count: int, dram_bytes_per_s: float
+    record: AblationRecord, sm_count: int, dram_bytes_per_s: BytesPerSecond
 ) -> AblationRecord:
     """Return the record with its verdict; `sm_count` and `dram_bytes_per_s`, at most, are the GPU's."""
-    case = AblatedCall(
+    case = AblationsOfCall(
         seconds=record.base,
         measured={row.ablation: row for row in record.measured},
         refused={refusal.ablation: refusal for refusal in record.refused},
@@ -172,10 +180,10 @@ def add_ablation_verdict(
         sms=sm_count,
         dram=dram_bytes_per_s,
     )
-    return msgspec.structs.replace(record, verdict=judge_ablated_call(case))
+    return msgspec.structs.replace(record, verdict=decide_bound_by_ablations(case))
 
 
-def judge_ablated_call(case: AblatedCall) -> AblationVerdict:
+def decide_bound_by_ablations(case: AblationsOfCall) -> AblationVerdict:
     """Return the first verdict that one of the steps comes to."""
     for step in (
         _judge_grid,
@@ -191,13 +199,13 @@ def judge_ablated_call(case: AblatedCall) -> AblationVerdict:
     ):
         for verdict in step(case):
             return verdict
-    return _make_unknown_verdict(case)
+    return _make_verdict_without_cause(case)
 
 
 Verdicts = Iterator[AblationVerdict]
 
 
-def _judge_grid(case: AblatedCall) -> Verdicts:
+def _judge_grid(case: AblationsOfCall) -> Verdicts:
     """Judge too few blocks, or uneven ones, where no fix of other kind was measured to bring more."""
     shape, idle = case.shape, case.shape.idle
     if case.seconds < _SHORT:
@@ -219,14 +227,14 @@ def _judge_grid(case: AblatedCall) -> Verdicts:
     yield AblationVerdict("launch", "tail", "tail-effect", because)
 
 
-def _say_time_without(row: MeasuredAblation) -> str:
+def _say_time_without(row: MeasuredAblation) -> Clause:
     without = f"without {row.title} it takes {row.time * 1e6:.4g} µs"
     if row.reachable:
         return f"{without}: {row.gain:.2f}x, measured"
     return f"{without} ({row.gain:.2f}x at most)"
 
 
-def _judge_reachable_gains(case: AblatedCall) -> Verdicts:
+def _judge_reachable_gains(case: AblationsOfCall) -> Verdicts:
     best = case.find_largest_gain(_LIMITERS)
     if best is None:
         return
@@ -243,7 +251,7 @@ def _judge_reachable_gains(case: AblatedCall) -> Verdicts:
     yield AblationVerdict(bound, limiter, best.rules[0], because, best.gain)
 
 
-def _judge_units_in_turns(case: AblatedCall) -> Verdicts:
+def _judge_units_in_turns(case: AblationsOfCall) -> Verdicts:
     """Judge units that are each busy for a part of the time, and wait for one another in the rest."""
     half, on_tensor = case.sum_survey_counts("half_share"), case.busy.get("tensor")
     is_product = half >= _PRODUCTS and case.sum_survey_counts("shared_load_share") >= _FROM_SHARED
@@ -254,13 +262,13 @@ def _judge_units_in_turns(case: AblatedCall) -> Verdicts:
         )
         yield AblationVerdict("compute", "fp16", "tensor-idle", because)
     turns = _find_units_in_turns(case)
-    if len(turns) < 2 or case.is_full or not _IN_TURNS <= sum(turns.values()) <= _MOST:
+    if len(turns) < 2 or case.is_any_unit_full or not _IN_TURNS <= sum(turns.values()) <= _MOST:
         return
     shares = " and ".join(f"{unit} {100 * share:.0f} %" for unit, share in turns.items())
     because = f"units work alternately: {shares} of the time"
     if {"xu", "tensor"} <= turns.keys():
         yield AblationVerdict("latency", "wait", "tensor-xu-serial", because)
-    if "texture" not in turns and case.has_one_warp:
+    if "texture" not in turns and case.has_one_warp_per_scheduler:
         because += ", with one warp for each scheduler"
         yield AblationVerdict("latency", "wait", "fixed-latency", because)
     for unit, queue in _QUEUES.items():
@@ -269,7 +277,7 @@ def _judge_units_in_turns(case: AblatedCall) -> Verdicts:
     yield AblationVerdict("latency", "math_pipe_throttle", "math-throttle", because)
 
 
-def _find_units_in_turns(case: AblatedCall) -> dict[str, Share]:
+def _find_units_in_turns(case: AblationsOfCall) -> dict[UnitName, Share]:
     """Return unit -> the share of the time that is its turn."""
     turns = {}
     for name, share in case.seen.items():
@@ -284,13 +292,13 @@ def _find_units_in_turns(case: AblatedCall) -> dict[str, Share]:
     return turns
 
 
-def _judge_unreachable_gains(case: AblatedCall) -> Verdicts:
+def _judge_unreachable_gains(case: AblationsOfCall) -> Verdicts:
     best = case.find_largest_gain(_GONE, _BOUND_WORTH)
     if best:
         yield AblationVerdict(*_GONE[best.ablation], best.rules[0], _say_time_without(best))
 
 
-def _judge_full_unit(case: AblatedCall) -> Verdicts:
+def _judge_full_unit(case: AblationsOfCall) -> Verdicts:
     """Judge a unit that counted instructions fill; one that others need is full because of them."""
     unit = _find_busiest_unit(case.busy)
     share, lanes = case.busy.get(unit, 0.0), case.sum_survey_counts("lanes")
@@ -319,7 +327,7 @@ def _judge_full_unit(case: AblatedCall) -> Verdicts:
             yield AblationVerdict("compute", unit, rule, because)
 
 
-def _find_busiest_unit(busy: Mapping[str, float]) -> str:
+def _find_busiest_unit(busy: Mapping[UnitName, Share]) -> UnitName:
     """Return the unit with the largest share.
 
     Issuing, where no unit has nearly all of what is issued.
@@ -332,7 +340,7 @@ def _find_busiest_unit(busy: Mapping[str, float]) -> str:
     return unit
 
 
-def _judge_loads(case: AblatedCall) -> Verdicts:
+def _judge_loads(case: AblationsOfCall) -> Verdicts:
     """Judge what comes from DRAM or the L2: too many bytes, or too few loads in flight."""
     row, limiter = case.get_worthwhile_ablation("hits-l2"), "dram"
     if row is None:
@@ -340,7 +348,7 @@ def _judge_loads(case: AblatedCall) -> Verdicts:
     if row is None:
         return
     because, rule, shape = _say_time_without(row), f"{limiter}-bandwidth", case.shape
-    if limiter == "dram" and case.fills_dram:
+    if limiter == "dram" and case.asks_for_most_of_dram:
         yield AblationVerdict("memory", limiter, rule, because)
     if not case.is_latency_bound and shape.half_occupancy is not None:
         because += "; half of the warps are as fast"
@@ -357,7 +365,7 @@ def _judge_loads(case: AblatedCall) -> Verdicts:
     yield AblationVerdict("latency", "long_scoreboard", rule or "long-scoreboard", because)
 
 
-def _judge_stores(case: AblatedCall) -> Verdicts:
+def _judge_stores(case: AblationsOfCall) -> Verdicts:
     row = case.get_worthwhile_ablation("no-stores")
     if row is None:
         return
@@ -365,13 +373,13 @@ def _judge_stores(case: AblatedCall) -> Verdicts:
     if case.sum_survey_counts("stored_bytes") > case.dram * case.seconds:
         because += "; DRAM could not carry what is stored"
         yield AblationVerdict("memory", "l2", "l2-bandwidth", because)
-    if case.fills_dram:
+    if case.asks_for_most_of_dram:
         yield AblationVerdict("memory", "dram", "dram-bandwidth", because)
     if case.is_latency_bound:
         yield AblationVerdict("latency", "drain", "store-drain", because)
 
 
-def _judge_waits(case: AblatedCall) -> Verdicts:
+def _judge_waits(case: AblationsOfCall) -> Verdicts:
     """Return waits that cannot be taken away, but that show."""
     # Warps that wait at a barrier for one that has more to do: without it nobody's work is less.
     share, barriers = case.sum_survey_counts("busiest_warp"), case.sum_survey_counts("barriers")
@@ -384,7 +392,7 @@ def _judge_waits(case: AblatedCall) -> Verdicts:
     # Loads whose values are the next addresses.
     refusal, waits = case.refused.get("hits-l1"), case.half_occupancy_text
     decide = case.sum_survey_counts("steering_loads") and refusal and refusal.code == "steers"
-    if case.is_latency_bound and not case.is_full and decide:
+    if case.is_latency_bound and not case.is_any_unit_full and decide:
         because = f"every load decides the next address, and {waits}"
         yield AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because)
     # More warps would help nearly in proportion, and something keeps them away.
@@ -394,11 +402,11 @@ def _judge_waits(case: AblatedCall) -> Verdicts:
         yield AblationVerdict("latency", "", rule, f"{waits}, and {fit}")
 
 
-def _judge_dependent_instructions(case: AblatedCall) -> Verdicts:
+def _judge_dependent_instructions(case: AblationsOfCall) -> Verdicts:
     """Judge a warp that waits for its own results: too few warps, or too little that is independent."""
     fixed = case.sum_survey_counts("chain_fixed")
     share = case.sum_survey_counts("chain_fixed", "chain_xu", "chain_shared")
-    if share >= _OF_TIME and not case.is_full:
+    if share >= _OF_TIME and not case.is_any_unit_full:
         part = f"{100 * min(share, 1.0):.0f} %"
         because = f"one chain of dependent instructions takes {part} of a warp's time"
         if fixed >= share / 2:
@@ -410,7 +418,7 @@ def _judge_dependent_instructions(case: AblatedCall) -> Verdicts:
         yield AblationVerdict("compute", "", row.rules[0], _say_time_without(row), row.gain)
 
 
-def _judge_short_blocks(case: AblatedCall) -> Verdicts:
+def _judge_short_blocks(case: AblationsOfCall) -> Verdicts:
     """Judge blocks that each do too little, where nothing else is known to be waited for."""
     row, gain, said = case.find_largest_gain(_JOINED), None, []
     at_once = case.sms * case.shape.blocks_per_sm
@@ -427,7 +435,7 @@ def _judge_short_blocks(case: AblatedCall) -> Verdicts:
         yield AblationVerdict("latency", "", "short-blocks", "; ".join(said), gain)
 
 
-def _make_unknown_verdict(case: AblatedCall) -> AblationVerdict:
+def _make_verdict_without_cause(case: AblationsOfCall) -> AblationVerdict:
     best = max((row.gain for row in case.measured.values()), default=1.0)
     observed = f"no cause that can be removed separately gains more than {best:.2f}x"
     busiest = max(case.busy, key=lambda unit: case.busy[unit], default="")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
 from profkit.lab.ablation.accesses import PtxAccess
@@ -17,6 +18,10 @@ from profkit.lab.ablation.readdress import TABLE
 from profkit.lab.measure import bench
 from profkit.lab.measure.bench import Subject, Times
 from profkit.lab.measure.cuda import device, library
+
+if TYPE_CHECKING:
+    from profkit.units import CudaStream, FirstAndMostRounds, MachineCode, PtxText
+
 
 WATCH = 20.0  # times the original's time that a rewritten kernel may take
 _LEAST_WATCH = 2.0  # seconds: the first launch of a module loads it
@@ -41,10 +46,10 @@ class AblationLab:
     """One call and its code, on the GPU that this process holds."""
 
     def __init__(
-        self, call: Callable[[int], None], reset: Callable[[], None], conditions: Conditions
+        self, call: Callable[[CudaStream], None], reset: Callable[[], None], conditions: Conditions
     ) -> None:
         self.on, self.reset = conditions, reset
-        self.limit_registers = functools.cache(self._limit_registers)
+        self.limit_registers = functools.cache(self._cap_registers_to_occupancy)
         self.call: CapturedCall = launches.capture_call(call)
         self.stream = device.create_non_blocking_stream()
         began = time.perf_counter()
@@ -52,27 +57,31 @@ class AblationLab:
         device.wait_for_gpu_or_stream(self.stream)
         self.seconds = time.perf_counter() - began  # of one call, roughly
 
-    def assemble_text(self, text: str, flags: Sequence[str] | None = None) -> bytes:
+    def assemble_text(self, text: PtxText, flags: Sequence[str] | None = None) -> MachineCode:
         """Return machine code; `flags` in the place of the kernel's own."""
         if flags is None:
             flags = self.on.flags
         return assemble.assemble_ptx(text, self.on.arch, flags, self.on.folder)
 
     def load_module(
-        self, module: PtxModule, code: bytes, table: bytes = b"", table_name: str = TABLE
+        self,
+        module: PtxModule,
+        code: MachineCode,
+        table_bytes: bytes = b"",
+        table_name: str = TABLE,
     ) -> LoadedCode:
         """Return machine code of the module's kernels, with its own table and the original's arrays."""
         names = [name for name in module.kernels if name in self.call.names]
         loaded = launches.load_code(code, names)
         for launch in self.call.kernel_launches:
             if launch.name in loaded.functions:
-                launches.copy_function_attributes(launch, loaded)
+                launches.copy_allowed_shared_memory(launch, loaded)
                 launches.copy_globals(launch, loaded, module.variables)
-        if table:
-            launches.write_global(loaded.module, table_name, table)
+        if table_bytes:
+            launches.write_global(loaded.module, table_name, table_bytes)
         return loaded
 
-    def run_call(self, replay: Replay) -> None:
+    def run_on_initial_arrays(self, replay: Replay) -> None:
         """Make a call once, on what the arrays held at first; ProfkitError if it does not end."""
         self.reset()
         device.wait_for_gpu_or_stream()
@@ -83,8 +92,8 @@ class AblationLab:
 
     def time_calls(
         self,
-        calls: Mapping[str, Callable[[int], None]],
-        first_and_most_rounds: tuple[int, int] | None = None,
+        calls: Mapping[str, Callable[[CudaStream], None]],
+        first_and_most_rounds: FirstAndMostRounds | None = None,
         with_cold_l2: bool = False,
     ) -> dict[str, Times]:
         """Return the times of calls that take turns."""
@@ -99,7 +108,7 @@ class AblationLab:
         )
         return {times.name: times for times in taken}
 
-    def _limit_registers(self, text: str) -> PtxModule:
+    def _cap_registers_to_occupancy(self, text: PtxText) -> PtxModule:
         """Return rewritten PTX, held to as many registers as let the original's blocks fit."""
         module = parse_ptx_module(text)
         changes = PtxEdits(module)
@@ -113,19 +122,19 @@ class AblationLab:
         self,
         module: PtxModule,
         accesses: Sequence[PtxAccess],
-        code: bytes,
-        table: bytes,
+        code: MachineCode,
+        table_bytes: bytes,
         shape: Shape = WHOLE,
     ) -> Sequence[int]:
         """The counters of a counting copy after one call, or after one of so many blocks of it."""
-        loaded = self.load_module(module, code, table)
+        loaded = self.load_module(module, code, table_bytes)
         first = survey.make_initial_counters(module, accesses)
         launches.write_global(loaded.module, survey.COUNTS, launches.pack_64_bit_words(first))
         for launch in self.call.kernel_launches:
             if shape.more_shared:
                 size = launch.smem + shape.more_shared
-                launches.allow_dynamic_shared(loaded.functions[launch.name], size)
-        self.run_call(Replay(self.call, loaded.functions, shape=shape))
+                launches.allow_dynamic_shared_memory(loaded.functions[launch.name], size)
+        self.run_on_initial_arrays(Replay(self.call, loaded.functions, shape=shape))
         place = launches.find_global(loaded.module, survey.COUNTS, 8 * len(first))
         words = launches.download_64_bit_words(place, len(first))
         launches.unload_code(loaded)
@@ -135,7 +144,7 @@ class AblationLab:
         self,
         module: PtxModule,
         regions: Sequence[Region],
-        code: bytes,
+        code: MachineCode,
         shape: Shape,
     ) -> int:
         """Return how many sectors of the regions a marking copy touches, by one of so many blocks."""
@@ -143,7 +152,7 @@ class AblationLab:
         for place, region in zip(places, regions, strict=True):
             device.fill_device_memory(place, 0, region.sectors)
         loaded = self.load_module(module, code, launches.pack_64_bit_words(places), footprint.MAPS)
-        self.run_call(Replay(self.call, loaded.functions, shape=shape))
+        self.run_on_initial_arrays(Replay(self.call, loaded.functions, shape=shape))
         touched = 0
         for place, region in zip(places, regions, strict=True):
             touched += launches.download_bytes(place, region.sectors).count(1)
@@ -151,7 +160,9 @@ class AblationLab:
         launches.unload_code(loaded)
         return touched
 
-    def record_timeline(self, module: PtxModule, code: bytes) -> timeline.BlockTimeline | None:
+    def record_block_timeline(
+        self, module: PtxModule, code: MachineCode
+    ) -> timeline.BlockTimeline | None:
         """Return when the blocks ran; None where more than one kernel or too many blocks did."""
         launched = self.call.kernel_launches
         if len(launched) != 1 or launched[0].blocks > timeline.MOST_BLOCKS:
@@ -161,15 +172,15 @@ class AblationLab:
         loaded = self.load_module(module, code, launches.pack_64_bit_words([place]), timeline.PLACE)
         for _ in range(2):  # the first run loads the module
             device.fill_device_memory(place, 0, size)
-            self.run_call(Replay(self.call, loaded.functions))
+            self.run_on_initial_arrays(Replay(self.call, loaded.functions))
         words = launches.download_64_bit_words(place, size // 8)
         launches.unload_code(loaded)
         device.free_device_memory(place)
         return timeline.parse_block_timeline(words, self.on.gpu.sms)
 
 
-def _make_subject(name: str, call: Callable[[int], None]) -> Subject:
-    def time_plainly(n: int, stream: int) -> bench.PlainCall:
+def _make_subject(name: str, call: Callable[[CudaStream], None]) -> Subject:
+    def time_plainly(n: int, stream: CudaStream) -> bench.PlainCall:
         return bench.time_plain_calls(
             lambda: bench.measure_host_seconds(lambda: call(stream), n), n, stream
         )

@@ -13,9 +13,26 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass, field
 from math import prod
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device, library
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        AxisNumber,
+        ByteCount,
+        CudaFunction,
+        CudaGraphNode,
+        CudaModule,
+        CudaStream,
+        DeviceAddress,
+        Dim3,
+        MachineCode,
+        MangledName,
+        Seconds,
+    )
+
 
 _MEMSET_NODE = 2  # of CUgraphNodeType
 _CLUSTER, _COOPERATIVE = 4, 2  # of CUlaunchAttributeID
@@ -73,7 +90,9 @@ class KernelLaunch:
     def blocks(self) -> int:
         return prod(self.grid)
 
-    def count_blocks(self, function: int = 0, dynamic_smem_bytes: int | None = None) -> int:
+    def count_blocks(
+        self, function: CudaFunction = 0, dynamic_smem_bytes: ByteCount | None = None
+    ) -> int:
         """Return how many of its blocks fit on an SM, with other code or other shared memory too."""
         used = self.smem if dynamic_smem_bytes is None else dynamic_smem_bytes
         return library.query_blocks_per_sm(function or self.function, self.threads, used)
@@ -101,11 +120,11 @@ class CapturedCall:
         return [step for step in self.steps if isinstance(step, KernelLaunch)]
 
     @property
-    def names(self) -> set[str]:
+    def names(self) -> set[MangledName]:
         return {launch.name for launch in self.kernel_launches}
 
 
-def capture_call(call: Callable[[int], None]) -> CapturedCall:
+def capture_call(call: Callable[[CudaStream], None]) -> CapturedCall:
     """Capture one call; ProfkitError where it does what cannot be made again."""
     stream = device.create_non_blocking_stream()
     for _ in range(2):  # the first call may load modules, which a capture forbids
@@ -116,10 +135,10 @@ def capture_call(call: Callable[[int], None]) -> CapturedCall:
     return CapturedCall(graph, tuple(steps))
 
 
-def _read_node(node: int, kind: int) -> KernelLaunch | MemoryFill:
-    if kind == library.KERNEL_NODE:
+def _read_node(node: CudaGraphNode, node_type: int) -> KernelLaunch | MemoryFill:
+    if node_type == library.KERNEL_NODE:
         return _read_kernel_launch(node)
-    if kind == _MEMSET_NODE:
+    if node_type == _MEMSET_NODE:
         params = _MemsetNode()
         device.call_driver("cuGraphMemsetNodeGetParams", c_void_p(node), byref(params))
         if params.height <= 1:
@@ -130,7 +149,7 @@ def _read_node(node: int, kind: int) -> KernelLaunch | MemoryFill:
     )
 
 
-def _read_kernel_launch(node: int) -> KernelLaunch:
+def _read_kernel_launch(node: CudaGraphNode) -> KernelLaunch:
     params = library.read_kernel_node(node)
     grid, block = params.grid_and_block
     cluster = _read_launch_attribute(node, _CLUSTER)
@@ -148,11 +167,11 @@ def _read_kernel_launch(node: int) -> KernelLaunch:
     )
 
 
-def _read_launch_attribute(node: int, number: int) -> Sequence[int]:
+def _read_launch_attribute(node: CudaGraphNode, attribute_number: int) -> Sequence[int]:
     value = (c_uint * 16)()
     try:
         device.call_driver(
-            "cuGraphKernelNodeGetAttribute", c_void_p(node), c_int(number), byref(value)
+            "cuGraphKernelNodeGetAttribute", c_void_p(node), c_int(attribute_number), byref(value)
         )
     except device.CudaError:  # older drivers do not know every one
         return [0] * 16
@@ -167,7 +186,7 @@ class LoadedCode:
     functions: Mapping[str, int]  # name of a kernel -> CUfunction
 
 
-def load_code(code: bytes, names: Sequence[str]) -> LoadedCode:
+def load_code(code: MachineCode, names: Sequence[MangledName]) -> LoadedCode:
     module = c_void_p()
     image = ctypes.create_string_buffer(code, len(code))
     device.call_driver("cuModuleLoadData", byref(module), image)
@@ -184,18 +203,18 @@ def unload_code(loaded: LoadedCode) -> None:
 
 
 def _get_address_and_size(
-    function: str, *asked: c_void_p | c_char_p | c_ulonglong
-) -> tuple[int, int]:
+    driver_function: str, *arguments: c_void_p | c_char_p | c_ulonglong
+) -> tuple[DeviceAddress, ByteCount]:
     """Return (address, bytes) that a function of the driver answers; zeros where it knows of none."""
     place, size = c_ulonglong(), c_size_t()
     try:
-        device.call_driver(function, byref(place), byref(size), *asked)
+        device.call_driver(driver_function, byref(place), byref(size), *arguments)
     except device.CudaError:
         return 0, 0
     return place.value, size.value
 
 
-def find_global(module: int, name: str, least_bytes: int) -> int:
+def find_global(module: CudaModule, name: str, least_bytes: ByteCount) -> DeviceAddress:
     """Return the address of an array of a module that has so many bytes at least."""
     word = c_char_p(name.encode())
     place, has = _get_address_and_size("cuModuleGetGlobal_v2", c_void_p(module), word)
@@ -204,12 +223,12 @@ def find_global(module: int, name: str, least_bytes: int) -> int:
     return place
 
 
-def find_allocation_span(address: int) -> tuple[int, int]:
+def find_allocation_span(address: DeviceAddress) -> tuple[DeviceAddress, ByteCount]:
     """Return (first address, bytes) of what an address was allocated with; zeros if it was not."""
     return _get_address_and_size("cuMemGetAddressRange_v2", c_ulonglong(address))
 
 
-def write_global(module: int, name: str, content: bytes) -> None:
+def write_global(module: CudaModule, name: str, content: bytes) -> None:
     source = ctypes.create_string_buffer(content, len(content))
     place = find_global(module, name, len(content))
     device.copy_to_device(place, ctypes.addressof(source), len(content))
@@ -235,22 +254,24 @@ def copy_globals(launch: KernelLaunch, loaded: LoadedCode, names: Sequence[str])
     device.wait_for_gpu_or_stream()
 
 
-def copy_function_attributes(launch: KernelLaunch, loaded: LoadedCode) -> None:
+def copy_allowed_shared_memory(launch: KernelLaunch, loaded: LoadedCode) -> None:
     """Let a kernel have the shared memory that the original was allowed."""
     function = loaded.functions[launch.name]
     carveout = library.read_kernel_attribute(launch.function, _CARVEOUT)
-    allow_dynamic_shared(function, launch.smem)
+    allow_dynamic_shared_memory(function, launch.smem)
     _set_attribute(function, _CARVEOUT, carveout)
     if prod(launch.cluster) > 1:
         _set_attribute(function, _OTHER_CLUSTERS, 1)
 
 
-def allow_dynamic_shared(function: int, size_bytes: int) -> None:
+def allow_dynamic_shared_memory(function: CudaFunction, size_bytes: ByteCount) -> None:
     _set_attribute(function, _MOST_SHARED, size_bytes)
 
 
-def _set_attribute(function: int, number: int, value: int) -> None:
-    device.call_driver("cuFuncSetAttribute", c_void_p(function), c_int(number), c_int(value))
+def _set_attribute(function: CudaFunction, attribute_number: int, value: int) -> None:
+    device.call_driver(
+        "cuFuncSetAttribute", c_void_p(function), c_int(attribute_number), c_int(value)
+    )
 
 
 @dataclass(frozen=True)
@@ -275,7 +296,7 @@ class Replay:
     smem: Mapping[str, int] = field(default_factory=dict)  # dynamic shared memory, where another
     shape: Shape = WHOLE
 
-    def enqueue_call(self, stream: int) -> None:
+    def enqueue_call(self, stream: CudaStream) -> None:
         for step in self.call.steps:
             if isinstance(step, MemoryFill):
                 _fill_memory(step, stream)
@@ -288,23 +309,21 @@ class Replay:
             _launch_kernel(step, function, grid, smem, stream)
 
 
-def shrink_grid(
-    grid: tuple[int, int, int], one_of_blocks: int, axis: int | None = None
-) -> tuple[int, int, int]:
+def shrink_grid(grid: Dim3, grid_divisor: int, axis: int | None = None) -> Dim3:
     """Return one of so many blocks, along an axis or the longest; one block stays one."""
     if axis is None:
-        axis = rank_axes(grid)[0]
+        axis = rank_axes_longest_first(grid)[0]
     sizes = list(grid)
-    sizes[axis] = max(1, sizes[axis] // one_of_blocks)
+    sizes[axis] = max(1, sizes[axis] // grid_divisor)
     return sizes[0], sizes[1], sizes[2]
 
 
-def rank_axes(grid: tuple[int, int, int]) -> list[int]:
+def rank_axes_longest_first(grid: Dim3) -> list[AxisNumber]:
     """Return the axes of a grid, the longest first."""
     return sorted(range(3), key=lambda axis: -grid[axis])
 
 
-def _fill_memory(fill: MemoryFill, stream: int) -> None:
+def _fill_memory(fill: MemoryFill, stream: CudaStream) -> None:
     bits = 8 * fill.element
     name = f"cuMemsetD{bits}Async"
     number = {8: ctypes.c_ubyte, 16: ctypes.c_ushort, 32: c_uint}[bits](fill.value)
@@ -312,7 +331,11 @@ def _fill_memory(fill: MemoryFill, stream: int) -> None:
 
 
 def _launch_kernel(
-    launch: KernelLaunch, function: int, grid: tuple[int, int, int], smem: int, stream: int
+    launch: KernelLaunch,
+    function: CudaFunction,
+    grid: Dim3,
+    dynamic_smem_bytes: ByteCount,
+    stream: CudaStream,
 ) -> None:
     attributes = (_Attribute * 2)()
     given = []
@@ -323,7 +346,9 @@ def _launch_kernel(
     for attribute, (number, value) in zip(attributes, given, strict=False):
         attribute.id = number
         attribute.value[0:3] = value
-    config = _Config(smem=smem, stream=stream, attributes=attributes, count=len(given))
+    config = _Config(
+        smem=dynamic_smem_bytes, stream=stream, attributes=attributes, count=len(given)
+    )
     config.grid[:] = grid
     config.block[:] = launch.block
     pointers = c_void_p(function), c_void_p(launch.parameters), c_void_p(launch.extra)
@@ -337,7 +362,9 @@ class Hung(ProfkitError):
 _NOT_READY = 600
 
 
-def run_with_timeout(enqueue: Callable[[int], None], stream: int, timeout_s: float) -> None:
+def run_with_timeout(
+    enqueue: Callable[[CudaStream], None], stream: CudaStream, timeout_s: Seconds
+) -> None:
     """Make a call and wait for it, but no longer than `timeout_s`."""
     event = device.create_event()
     enqueue(stream)
@@ -358,13 +385,13 @@ def pack_64_bit_words(words: Sequence[int]) -> bytes:
     return struct.pack(f"<{len(words)}Q", *words)
 
 
-def download_bytes(address: int, size_bytes: int) -> bytes:
+def download_bytes(address: DeviceAddress, size_bytes: ByteCount) -> bytes:
     """Return bytes from the GPU."""
     content = (ctypes.c_ubyte * size_bytes)()
     device.copy_to_host(ctypes.addressof(content), address, size_bytes)
     return bytes(content)
 
 
-def download_64_bit_words(address: int, count: int) -> Sequence[int]:
+def download_64_bit_words(address: DeviceAddress, count: int) -> Sequence[int]:
     """Return words of 8 bytes from the GPU."""
     return struct.unpack(f"<{count}Q", download_bytes(address, 8 * count))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 from statistics import median
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -38,6 +39,10 @@ from profkit.records.ablation import (
     Refusal,
 )
 
+if TYPE_CHECKING:
+    from profkit.units import CudaStream, PtxText, Share, UnitName
+
+
 WORTH_A_LOOK = 1.05  # gains from here on are looked at line by line
 _MOST_LINES = 8
 _COLD_ROUNDS = 10, 10
@@ -45,9 +50,9 @@ Calls = Mapping[str, Callable[[int], None]]
 
 
 def ablate_call(
-    call: Callable[[int], None],
-    reset: Callable[[], None],
-    text: str,
+    call: Callable[[CudaStream], None],
+    restore_arrays: Callable[[], None],
+    text: PtxText,
     conditions: Conditions,
     say: Say,
     other_calls: Calls | None = None,
@@ -57,7 +62,7 @@ def ablate_call(
     Without PTX only its launch is varied.
     """
     began = time.monotonic()
-    lab = AblationLab(call, reset, conditions)
+    lab = AblationLab(call, restore_arrays, conditions)
     prepared, code, spans = _survey_and_prepare(lab, text, say)
     calls = _list_calls_to_time(lab, prepared)
     say("timing")
@@ -133,19 +138,19 @@ def _make_record_of_base(base: Times, shape: LaunchOnlyTimes, lab: AblationLab) 
 
 
 def run_each_change_once(
-    call: Callable[[int], None],
-    reset: Callable[[], None],
-    text: str,
+    call: Callable[[CudaStream], None],
+    restore_arrays: Callable[[], None],
+    text: PtxText,
     conditions: Conditions,
     say: Say,
 ) -> list[Refusal]:
     """Run what `ablate_call` would time, once each; what is left out of it."""
-    prepared, _, _ = _survey_and_prepare(AblationLab(call, reset, conditions), text, say)
+    prepared, _, _ = _survey_and_prepare(AblationLab(call, restore_arrays, conditions), text, say)
     return prepared.refused
 
 
 def _survey_and_prepare(
-    lab: AblationLab, text: str | None, say: Say
+    lab: AblationLab, text: PtxText | None, say: Say
 ) -> tuple[PreparedChanges, SurveyedCode | None, BlockTimeline | None]:
     """Run the copies that count, and make the changes; nothing of either without PTX."""
     if not text:
@@ -154,12 +159,12 @@ def _survey_and_prepare(
     if lab.call.names.isdisjoint(module.kernels):
         return PreparedChanges(), None, None
     say("survey")
-    code, spans = preparation.run_survey(lab, module)
+    code, spans = preparation.run_counting_copies_once(lab, module)
     return preparation.prepare_changes(lab, code, say), code, spans
 
 
 def _compute_gains_of_all_changes(
-    prepared: PreparedChanges, times: Mapping[str, Times], busy: Mapping[str, float]
+    prepared: PreparedChanges, times: Mapping[str, Times], busy: Mapping[UnitName, Share]
 ) -> tuple[list[MeasuredAblation], list[Refusal]]:
     measured, refused = [], list(prepared.refused)
     for ablation, change in prepared.changes.items():

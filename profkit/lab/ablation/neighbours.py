@@ -7,10 +7,15 @@ address that a table chooses has to say that it is such a multiple, or each acce
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.ptx import PtxKernel, PtxModule, PtxStatement
 from profkit.lab.ablation.survey import Survey
+
+if TYPE_CHECKING:
+    from profkit.units import AccessNumber, ByteCount, ByteOffset, RegisterName
+
 
 _WIDEST = 16  # bytes that a thread accesses at once
 # An access with one of these words is made alone: other threads may see each of them.
@@ -19,10 +24,10 @@ _ALONE = frozenset("volatile relaxed acquire release mmio".split())
 
 def find_widths_with_neighbours(
     module: PtxModule, accesses: Iterable[PtxAccess], survey: Survey
-) -> dict[int, int]:
+) -> dict[AccessNumber, ByteCount]:
     """Return access -> the bytes that it and its neighbours access at once, where it has any."""
     multiples = {
-        name: find_alignments_of_registers(kernel) for name, kernel in module.kernels.items()
+        name: find_alignments_of_offsets(kernel) for name, kernel in module.kernels.items()
     }
     groups: dict[tuple[str | int, ...], list[PtxAccess]] = {}
     for access in accesses:
@@ -44,7 +49,9 @@ def find_widths_with_neighbours(
     return strides
 
 
-def _find_width_with_neighbours(access: PtxAccess, offsets: set[int], most: int) -> int:
+def _find_width_with_neighbours(
+    access: PtxAccess, offsets: set[ByteOffset], most: ByteCount
+) -> ByteCount:
     """Return the widest of the access alone and of it with those that fill a whole wider one."""
     stride = access.width
     while 2 * stride <= most:
@@ -55,7 +62,7 @@ def _find_width_with_neighbours(access: PtxAccess, offsets: set[int], most: int)
     return stride
 
 
-def find_alignments_of_registers(kernel: PtxKernel) -> dict[str, int]:
+def find_alignments_of_offsets(kernel: PtxKernel) -> dict[RegisterName, ByteCount]:
     """Register -> a power of two that it is a multiple of, but for where variables begin."""
     known: dict[str, int] = {}
     for statement in kernel.statements:
@@ -65,7 +72,9 @@ def find_alignments_of_registers(kernel: PtxKernel) -> dict[str, int]:
     return known
 
 
-def _find_alignment_of_result(statement: PtxStatement, alignments: dict[str, int]) -> int:
+def _find_alignment_of_result(
+    statement: PtxStatement, alignments: dict[RegisterName, ByteCount]
+) -> ByteCount:
     words, operands = statement.words, statement.operands[1:]
     given = [_find_alignment_of_operand(operand, alignments) for operand in operands]
     if words[0] in ("mov", "cvt", "cvta"):
@@ -81,7 +90,9 @@ def _find_alignment_of_result(statement: PtxStatement, alignments: dict[str, int
     return 1
 
 
-def _find_alignment_of_operand(operand: str, alignments: dict[str, int]) -> int:
+def _find_alignment_of_operand(
+    operand: str, alignments: dict[RegisterName, ByteCount]
+) -> ByteCount:
     if operand.lstrip("-").isdigit():
         return _find_largest_power_of_two_divisor(int(operand))
     if operand.startswith("%"):

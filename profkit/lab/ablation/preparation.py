@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
@@ -17,6 +18,18 @@ from profkit.lab.ablation.launches import WHOLE, KernelLaunch, LoadedCode, Repla
 from profkit.lab.ablation.ptx import PtxModule, keep_only_named_entries, parse_ptx_module
 from profkit.lab.measure.cuda import device, library
 from profkit.records.ablation import Refusal
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        AblationName,
+        ByteCount,
+        CudaFunction,
+        MachineCode,
+        Opcode,
+        PtxText,
+        Share,
+    )
+
 
 # By this share an opcode may be executed more or less often than beside the control.
 EXECUTED = 0.05
@@ -36,7 +49,7 @@ class PreparedChanges:
     refused: list[Refusal] = field(default_factory=list)
 
 
-def run_survey(
+def run_counting_copies_once(
     lab: AblationLab, module: PtxModule
 ) -> tuple[SurveyedCode, timeline.BlockTimeline | None]:
     """Run the counting copy and that with the times of blocks, once each."""
@@ -54,7 +67,7 @@ def run_survey(
     )
     blocks = None
     if isinstance(drawn, bytes):
-        blocks = lab.record_timeline(module, drawn)
+        blocks = lab.record_block_timeline(module, drawn)
     return _make_surveyed_code(lab, module, found, seen), blocks
 
 
@@ -65,9 +78,6 @@ def _make_surveyed_code(
     on, launched = lab.on, lab.call.kernel_launches
     room = device.allocate_device_memory(ROOM)
     device.fill_device_memory(room, 0, ROOM)
-    local = []
-    for step in launched:
-        local.append(library.read_kernel_attribute(step.function, launches.LOCAL))
     return SurveyedCode(
         module=module,
         accesses=found,
@@ -76,13 +86,21 @@ def _make_surveyed_code(
         grids={launch.name: launch.grid for launch in launched},
         l2=on.gpu.l2,
         room=room,
-        local_bytes=max(local),
+        local_bytes=_get_most_local_bytes(launched),
         capped=list(on.flags) != _drop_register_cap(on.flags),
         fast=keep_only_named_entries(on.fast, lab.call.names),
         anchored=_find_accesses_within_one_allocation(found, seen),
         dynamic_shared=max(launch.smem for launch in launched),
         blocks_at_once=on.gpu.sms * max(launch.count_blocks() for launch in launched),
     )
+
+
+def _get_most_local_bytes(launched: Sequence[KernelLaunch]) -> ByteCount:
+    """Return the bytes of stack and spills of the kernel whose threads have most."""
+    sizes = []
+    for step in launched:
+        sizes.append(library.read_kernel_attribute(step.function, launches.LOCAL))
+    return max(sizes)
 
 
 def _find_accesses_within_one_allocation(
@@ -110,7 +128,30 @@ def _drop_register_cap(flags: Sequence[str]) -> list[str]:
 
 
 def prepare_changes(lab: AblationLab, code: SurveyedCode, say: Say) -> PreparedChanges:
-    prepared, texts = PreparedChanges(), []
+    """Make all changes, assemble them side by side, and load those that can be timed."""
+    prepared = PreparedChanges()
+    texts = _make_changes_or_refusals(lab, code, prepared)
+    base = lab.load_module(code.module, lab.assemble_text(code.module.text))
+    prepared.replays["base"] = Replay(lab.call, base.functions)
+    # What is asked for one after the other below is assembled side by side.
+    assemble.assemble_all_ptx_in_parallel(texts, lab.on.arch, lab.on.flags, lab.on.folder)
+    for ablation, change in prepared.changes.items():
+        say(ablation.id)
+        try:
+            if change.other_code:
+                _load_code_for_same_work(lab, code, ablation.id, change, prepared)
+            else:
+                _load_control_and_changed(lab, ablation.id, change, base, prepared)
+        except (Refused, device.CudaError) as error:
+            prepared.refused.append(_refuse_launch(error).make_refusal(ablation.id))
+    return prepared
+
+
+def _make_changes_or_refusals(
+    lab: AblationLab, code: SurveyedCode, prepared: PreparedChanges
+) -> list[PtxText]:
+    """Note in `prepared` each ablation's change, or why there is none; return the texts to assemble."""
+    texts: list[PtxText] = []
     for ablation in list_ablations():
         try:
             lost = lab.on.refused.get(ablation.id)  # what an earlier process was lost to
@@ -123,20 +164,7 @@ def prepare_changes(lab: AblationLab, code: SurveyedCode, say: Say) -> PreparedC
         if not change.other_code:
             module = lab.limit_registers(change.text)
             texts += [module.text, survey.write_counting_module(module, [])]
-    base = lab.load_module(code.module, lab.assemble_text(code.module.text))
-    prepared.replays["base"] = Replay(lab.call, base.functions)
-    # What is asked for one after the other below is assembled side by side.
-    assemble.assemble_all_ptx_in_parallel(texts, lab.on.arch, lab.on.flags, lab.on.folder)
-    for ablation, change in prepared.changes.items():
-        say(ablation.id)
-        try:
-            if change.other_code:
-                _prepare_other_code(lab, code, ablation.id, change, prepared)
-            else:
-                _prepare_change(lab, ablation.id, change, base, prepared)
-        except (Refused, device.CudaError) as error:
-            prepared.refused.append(_refuse_launch(error).make_refusal(ablation.id))
-    return prepared
+    return texts
 
 
 def _refuse_launch(error: Refused | device.CudaError) -> Refused:
@@ -149,9 +177,9 @@ def _refuse_launch(error: Refused | device.CudaError) -> Refused:
     return Refused("does-not-launch", error.message, "a launch that the driver takes", remedy)
 
 
-def _prepare_change(
+def _load_control_and_changed(
     lab: AblationLab,
-    name: str,
+    name: AblationName,
     change: CodeChange,
     base: LoadedCode,
     prepared: PreparedChanges,
@@ -164,12 +192,16 @@ def _prepare_change(
     prepared.executed[name] = _get_difference_or_refuse(with_control, without)
     for which, table in (("control", change.control), ("gone", change.table)):
         replay = _load_within_occupancy(lab, module, flags, table, base)
-        lab.run_call(replay)
+        lab.run_on_initial_arrays(replay)
         prepared.replays[f"{which}:{name}"] = replay
 
 
-def _prepare_other_code(
-    lab: AblationLab, code: SurveyedCode, name: str, change: CodeChange, prepared: PreparedChanges
+def _load_code_for_same_work(
+    lab: AblationLab,
+    code: SurveyedCode,
+    name: AblationName,
+    change: CodeChange,
+    prepared: PreparedChanges,
 ) -> None:
     """Load other code for the same work, which is held against the original."""
     module, flags = lab.limit_registers(change.text), list(lab.on.flags)
@@ -192,11 +224,11 @@ def _prepare_other_code(
         executed = survey.keep_comparable_instructions(executed, change.part)
     prepared.executed[name] = _get_difference_or_refuse(before, executed)
     replay = _load_within_occupancy(lab, module, flags, shape=shape)
-    lab.run_call(replay)
+    lab.run_on_initial_arrays(replay)
     prepared.replays[f"gone:{name}"] = replay
 
 
-def _assemble_or_refuse(lab: AblationLab, text: str, flags: Sequence[str]) -> bytes:
+def _assemble_or_refuse(lab: AblationLab, text: PtxText, flags: Sequence[str]) -> MachineCode:
     try:
         return lab.assemble_text(text, flags)
     except ProfkitError as error:
@@ -209,12 +241,12 @@ def _count_executed_instructions(
     lab: AblationLab,
     module: PtxModule,
     flags: Sequence[str],
-    table: bytes = b"",
+    table_bytes: bytes = b"",
     shape: Shape = WHOLE,
-) -> Counter[str]:
+) -> Counter[Opcode]:
     """Return instructions that rewritten code executes in a call, or in one of so many blocks of it."""
     counter = _assemble_or_refuse(lab, survey.write_counting_module(module, []), flags)
-    words = lab.run_counting_copy(module, [], counter, table, shape)
+    words = lab.run_counting_copy(module, [], counter, table_bytes, shape)
     return survey.count_executed_by_opcode(module, words)
 
 
@@ -231,7 +263,7 @@ def _choose_grid_axis_to_shrink(
     before = count_touched(code.module, change.regions, WHOLE)
     regions = footprint.replace_accesses_of_regions(change.regions, module)
     most = 0.0
-    for axis in launches.rank_axes(lab.call.kernel_launches[0].grid):
+    for axis in launches.rank_axes_longest_first(lab.call.kernel_launches[0].grid):
         if min(launch.grid[axis] for launch in lab.call.kernel_launches) < change.part:
             continue
         touched = count_touched(module, regions, Shape(change.part, axis))
@@ -246,7 +278,7 @@ def _choose_grid_axis_to_shrink(
     )
 
 
-def _get_difference_or_refuse(counted: Counter[str], again: Counter[str]) -> float:
+def _get_difference_or_refuse(counted: Counter[Opcode], again: Counter[Opcode]) -> Share:
     """Return how much more or less often an opcode is executed with the cause gone, at most."""
     difference = survey.compute_largest_difference(counted, again)
     if difference > EXECUTED:
@@ -263,7 +295,7 @@ def _load_within_occupancy(
     lab: AblationLab,
     module: PtxModule,
     flags: Sequence[str],
-    table: bytes = b"",
+    table_bytes: bytes = b"",
     base: LoadedCode | None = None,
     shape: Shape = WHOLE,
 ) -> Replay:
@@ -272,7 +304,7 @@ def _load_within_occupancy(
     Of the `base` as many, if given.
     Shared memory that nobody uses holds them down.
     """
-    loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text, flags), table)
+    loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text, flags), table_bytes)
     smem = {}
     for launch in lab.call.kernel_launches:
         if launch.name not in loaded.functions:
@@ -289,19 +321,19 @@ def _load_within_occupancy(
                 "limit",
             )
         least = launch.smem + shape.more_shared
-        launches.allow_dynamic_shared(function, least)
+        launches.allow_dynamic_shared_memory(function, least)
         smem[launch.name] = _find_limiting_shared_size(launch, function, wanted, least)
     return Replay(lab.call, loaded.functions, smem, shape)
 
 
 def _find_limiting_shared_size(
-    launch: KernelLaunch, function: int, blocks: int, least: int = 0
-) -> int:
+    launch: KernelLaunch, function: CudaFunction, blocks: int, least: int = 0
+) -> ByteCount:
     """Return the least dynamic shared memory, its own at least, with which no more than `blocks` fit."""
     size = max(least, launch.smem)
     while launch.count_blocks(function, size) > blocks:
         size += _STEP
-        launches.allow_dynamic_shared(function, size)
+        launches.allow_dynamic_shared_memory(function, size)
     return size
 
 
@@ -316,5 +348,5 @@ def make_low_occupancy_replay(lab: AblationLab) -> Replay | None:
             size = _find_limiting_shared_size(launch, launch.function, filled // 2)
             smem[launch.name] = size
         except device.CudaError:  # the GPU has no so large shared memory
-            launches.allow_dynamic_shared(launch.function, launch.smem)
+            launches.allow_dynamic_shared_memory(launch.function, launch.smem)
     return Replay(lab.call, smem=smem) if smem else None

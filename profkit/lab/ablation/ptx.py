@@ -12,8 +12,20 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        BasicBlockNumber,
+        ByteCount,
+        MangledName,
+        PtxText,
+        RegisterName,
+        TextOrEmpty,
+    )
+
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$%]+)")
@@ -64,7 +76,7 @@ class PtxStatement:
         return self.opcode.split(".")
 
     @property
-    def condition(self) -> str:
+    def condition(self) -> TextOrEmpty:
         """Return its guard as it is written: `@!%p1 `; empty without one."""
         if not self.guard:
             return ""
@@ -108,14 +120,14 @@ class PtxKernel:
     labels: dict[str, int] = field(repr=False)
 
     @functools.cached_property
-    def writes(self) -> Counter[str]:
+    def writes(self) -> Counter[RegisterName]:
         """Register -> how many statements write it."""
         written: Counter[str] = Counter()
         for statement in self.statements:
             written.update(set(list_written_registers(statement)))
         return written
 
-    def is_64_bit_register(self, register: str) -> bool:
+    def is_64_bit_register(self, register: RegisterName) -> bool:
         """Return whether a register holds 64 bits."""
         return self.types.get(register, "")[-2:] == "64"
 
@@ -135,7 +147,7 @@ class PtxModule:
 
     def iterate_statements_with_block_numbers(
         self,
-    ) -> Iterator[tuple[int, PtxKernel, PtxStatement]]:
+    ) -> Iterator[tuple[BasicBlockNumber, PtxKernel, PtxStatement]]:
         """Yield each statement with the number of its basic block among all of them."""
         first = 0
         for kernel in self.kernels.values():
@@ -144,7 +156,7 @@ class PtxModule:
             first += kernel.basic_block_count
 
 
-def keep_only_named_entries(text: str, names: Collection[str]) -> str:
+def keep_only_named_entries(text: PtxText, names: Collection[MangledName]) -> PtxText:
     """The text with the entries of these names only, and with the functions that they call.
 
     A library instantiates a template a hundred times: what is not launched need not be assembled, and
@@ -183,22 +195,22 @@ def _follow_calls(names: set[str], bodies: Mapping[str, str]) -> set[str]:
     return reached
 
 
-def _blank_comments(text: str) -> str:
+def _blank_comments(text: str) -> PtxText:
     return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
-def _find_start_of_body(blank: str, offset: int) -> int | None:
+def _find_start_of_body(text_without_comments: str, offset: int) -> int | None:
     """Return where the body behind a name begins.
 
     None where it is declared here, and written elsewhere.
     """
-    opening = blank.find("{", offset)
-    if opening < 0 or ";" in blank[offset:opening]:
+    opening = text_without_comments.find("{", offset)
+    if opening < 0 or ";" in text_without_comments[offset:opening]:
         return None
     return opening
 
 
-def parse_ptx_module(text: str) -> PtxModule:
+def parse_ptx_module(text: PtxText) -> PtxModule:
     blank = _blank_comments(text)
     if ".version" not in blank:
         raise ProfkitError("this is not PTX: it has no .version", "nvcc -ptx writes it")
@@ -216,10 +228,12 @@ def parse_ptx_module(text: str) -> PtxModule:
     return PtxModule(text, kernels, files, tuple(variables), tuple(hidden))
 
 
-def _find_variables(blank: str, kernels: Sequence[PtxKernel]) -> tuple[list[str], list[int]]:
+def _find_variables(
+    text_without_comments: str, kernels: Sequence[PtxKernel]
+) -> tuple[list[str], list[int]]:
     """Return the module's own variables, and where those begin that nobody else can see."""
     variables, hidden = [], []
-    for match in _VARIABLE.finditer(blank):
+    for match in _VARIABLE.finditer(text_without_comments):
         if any(kernel.body <= match.start() < kernel.end for kernel in kernels):
             continue
         variables.append(match[3])
@@ -229,14 +243,14 @@ def _find_variables(blank: str, kernels: Sequence[PtxKernel]) -> tuple[list[str]
 
 
 def _parse_kernel(
-    name: str, is_entry: bool, directives: str, blank: str, opening: int
+    name: str, is_entry: bool, directives: str, text_without_comments: str, opening: int
 ) -> PtxKernel:
-    end = _find_closing_brace(blank, opening)
+    end = _find_closing_brace(text_without_comments, opening)
     statements: list[PtxStatement] = []
     types: dict[str, str] = {}
     labels: dict[str, list[int]] = {}
     block, line = 0, (0, 0)
-    for part in _list_parts(blank, opening + 1, end):
+    for part in _iterate_body_parts(text_without_comments, opening + 1, end):
         if part["line"]:
             line = (int(part["file"]), int(part["line"]))
         elif part["label"]:
@@ -261,17 +275,21 @@ def _parse_kernel(
     )
 
 
-def _list_parts(blank: str, offset: int, end: int) -> Iterator[re.Match[str]]:
+def _iterate_body_parts(
+    text_without_comments: str, offset: int, end: int
+) -> Iterator[re.Match[str]]:
     while offset < end:
-        part = _PART.match(blank, offset, end)
+        part = _PART.match(text_without_comments, offset, end)
         if part is None:
-            words = " ".join(blank[offset : min(end, offset + 80)].split())
+            words = " ".join(text_without_comments[offset : min(end, offset + 80)].split())
             raise ProfkitError(f"this PTX has a statement that is not understood: {words}")
         yield part
         offset = part.end()
 
 
-def _parse_statement(part: re.Match[str], line: tuple[int, int], block: int) -> PtxStatement:
+def _parse_statement(
+    part: re.Match[str], line: tuple[int, int], block: BasicBlockNumber
+) -> PtxStatement:
     return PtxStatement(
         start=part.start(),
         end=part.end(),
@@ -284,16 +302,16 @@ def _parse_statement(part: re.Match[str], line: tuple[int, int], block: int) -> 
     )
 
 
-def _find_closing_brace(blank: str, opening: int) -> int:
+def _find_closing_brace(text_without_comments: str, opening: int) -> int:
     depth = 0
-    for match in re.compile(r"[{}]").finditer(blank, opening):
+    for match in re.compile(r"[{}]").finditer(text_without_comments, opening):
         depth += 1 if match[0] == "{" else -1
         if depth == 0:
             return match.start()
     raise ProfkitError("this PTX ends within a kernel", "is the file whole?")
 
 
-def _add_types_of_declared_registers(text: str, types: dict[str, str]) -> None:
+def _add_types_of_declared_registers(text: str, types: dict[RegisterName, str]) -> None:
     for kind, declared in _REGISTERS.findall(text):
         for name, several in _NAMES.findall(declared):
             types[name] = kind  # in the place of `%r<9>`, it is the name of none
@@ -323,7 +341,7 @@ _WRITES_ITS_FIRST = re.compile(
 )
 
 
-def list_written_registers(statement: PtxStatement) -> list[str]:
+def list_written_registers(statement: PtxStatement) -> list[RegisterName]:
     """Return the registers that a statement writes."""
     if not statement.operands or statement.opcode.startswith("wmma.store"):
         return []
@@ -333,7 +351,7 @@ def list_written_registers(statement: PtxStatement) -> list[str]:
     return []
 
 
-def list_value_registers(statement: PtxStatement) -> list[str]:
+def list_value_registers(statement: PtxStatement) -> list[RegisterName]:
     """Return the registers that a statement reads as values: not its guard, not those of addresses."""
     first = 1 if list_written_registers(statement) else 0
     if statement.words[0] == "wgmma":
@@ -345,7 +363,7 @@ def list_value_registers(statement: PtxStatement) -> list[str]:
     return names
 
 
-def list_address_registers(statement: PtxStatement) -> list[str]:
+def list_address_registers(statement: PtxStatement) -> list[RegisterName]:
     """Return the registers that say where in memory a statement works."""
     names = []
     for operand in statement.operands:
@@ -354,7 +372,7 @@ def list_address_registers(statement: PtxStatement) -> list[str]:
     return names
 
 
-def count_bytes_per_thread(statement: PtxStatement) -> int:
+def count_bytes_per_thread(statement: PtxStatement) -> ByteCount:
     """Return how many bytes each thread of a load, store or atomic moves."""
     size, times = 4, 1
     for word in statement.words:
@@ -380,17 +398,17 @@ class PtxEdits:
     registers: dict[str, str] = field(default_factory=dict)  # name -> type, `b64`
     outside: dict[str, None] = field(default_factory=dict)  # declarations in front of all kernels
 
-    def add_registers(self, kind: str, *names: str) -> None:
+    def add_registers(self, register_type: str, *names: RegisterName) -> None:
         """Have registers of a type in all kernels."""
         for name in names:
-            self.registers[name] = kind
+            self.registers[name] = register_type
 
-    def insert_before(self, statement: PtxStatement, lines: str) -> None:
+    def insert_before(self, statement: PtxStatement, lines: PtxText) -> None:
         """Put statements, one a line, before one of the kernel's own."""
         text = lines.replace("\n", "\n\t")
         self.pieces.append((statement.start, statement.start, f"{text}\n\t"))
 
-    def replace_statement(self, statement: PtxStatement, text: str) -> None:
+    def replace_statement(self, statement: PtxStatement, text: PtxText) -> None:
         self.pieces.append((statement.start, statement.end, text))
 
     def require_min_blocks(self, kernel: PtxKernel, threads: int, blocks: int) -> None:
@@ -403,7 +421,7 @@ class PtxEdits:
         opening = kernel.body - 1
         self.pieces.append((opening, opening, "".join(lines)))
 
-    def write_edited_module(self) -> str:
+    def write_edited_module(self) -> PtxText:
         """Return the module's text with all edits in it."""
         text, pieces = self.module.text, list(self.pieces)
         declared = "".join(f"\n\t.reg .{kind} {name};" for name, kind in self.registers.items())
@@ -423,5 +441,5 @@ class PtxEdits:
         return "".join([*parts, text[at:]])
 
 
-def write_statement(statement: PtxStatement, guard: str, operands: Sequence[str]) -> str:
+def write_statement(statement: PtxStatement, guard: str, operands: Sequence[str]) -> PtxText:
     return f"{guard}{statement.opcode} {', '.join(operands)};"

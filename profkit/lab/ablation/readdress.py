@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.ptx import PtxEdits
+
+if TYPE_CHECKING:
+    from profkit.units import ByteCount, RegisterName
+
 
 TABLE = "profkit_table"
 ALL_BITS = (1 << 32) - 1
@@ -31,31 +36,31 @@ class AddressSpan:
     last: int  # the last address, which is within
 
 
-def merge_spans(spans: Iterable[AddressSpan], narrow: bool) -> list[AddressSpan]:
-    """Join alike spans that meet: to all that they cover, or with `narrow` to what each covers."""
+def merge_spans(spans: Iterable[AddressSpan], is_common_part: bool) -> list[AddressSpan]:
+    """Join alike spans that meet: to all that they cover, or to the part that each of them covers."""
     joined: list[AddressSpan] = []
     for span in spans:
         for other in joined:
             if other.kind == span.kind and other.low <= span.last and span.low <= other.last:
                 other.accesses += span.accesses
                 lows, lasts = sorted((other.low, span.low)), sorted((other.last, span.last))
-                other.low, other.last = lows[narrow], lasts[not narrow]
+                other.low, other.last = lows[is_common_part], lasts[not is_common_part]
                 break
         else:
             joined.append(span)
     return joined
 
 
-def add_control_table(changes: PtxEdits, size: int) -> None:
-    changes.outside[f".visible .const .align 16 .b8 {TABLE}[{max(16, size)}];"] = None
+def add_control_table(changes: PtxEdits, size_bytes: ByteCount) -> None:
+    changes.outside[f".visible .const .align 16 .b8 {TABLE}[{max(16, size_bytes)}];"] = None
 
 
 def replace_base_register(
-    changes: PtxEdits, access: PtxAccess, register: str, cached: bool = False
+    changes: PtxEdits, access: PtxAccess, register: RegisterName, is_cached_in_l1: bool = False
 ) -> None:
-    """Put another register in the place of an access's base; `cached`: through the L1."""
+    """Put another register in the place of an access's base; `is_cached_in_l1`: through the L1."""
     statement, operands = access.statement, list(access.statement.operands)
-    if cached and statement.words[0] == "ld":
+    if is_cached_in_l1 and statement.words[0] == "ld":
         words = [word for word in statement.words if word not in _PAST_L1]
         statement = replace(statement, opcode=".".join(words))
     place = register

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict
 from statistics import median
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation import chains, launches, units
 from profkit.lab.ablation.change import SurveyedCode
@@ -15,6 +16,10 @@ from profkit.lab.measure.bench import Times
 from profkit.lab.measure.cuda import library
 from profkit.lab.measure.cuda.resources import LIMITS, compute_occupancy
 from profkit.records.ablation import LaunchOnlyTimes
+
+if TYPE_CHECKING:
+    from profkit.units import Share, UnitName
+
 
 _SINGLE = frozenset("add sub mul fma".split())
 
@@ -49,7 +54,7 @@ def make_launch_only_times(
 
 def summarize_call(
     code: SurveyedCode, base: Times, lab: AblationLab, shape: LaunchOnlyTimes
-) -> tuple[dict[str, float], dict[str, float]]:
+) -> tuple[dict[UnitName, Share], dict[str, float]]:
     """How busy each unit was, as shares of the time, and what else the copies that count have seen."""
     gpu, seconds = lab.on.gpu, median(base.warm)
     cycles = seconds * (base.after.sm_clock or gpu.sm_clock)

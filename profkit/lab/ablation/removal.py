@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.change import (
@@ -21,6 +22,10 @@ from profkit.lab.ablation.change import (
 from profkit.lab.ablation.ptx import PtxEdits, PtxStatement
 from profkit.lab.ablation.readdress import TABLE, add_control_table
 
+if TYPE_CHECKING:
+    from profkit.units import PtxText, RegisterName, TextOrEmpty
+
+
 _DONE = struct.Struct("<I")
 
 
@@ -31,17 +36,17 @@ class StatementsGone(Ablation):
     unit: str  # one of them, in words
     nothing: str  # what is said where there are none
 
-    def refuse_deciding_values(self) -> None:
+    def refuse_steering_statements(self) -> None:
         """Refuse where the kernel would do other work without them."""
 
-    def say_what_is_unchanged(self) -> str:
+    def say_what_is_unchanged(self) -> TextOrEmpty:
         return ""
 
     def make_change(self) -> CodeChange:
         found = self.code.find_executed_statements(*self.opcodes)
         if not found:
             raise make_nothing_to_remove_refusal(self.nothing)
-        self.refuse_deciding_values()
+        self.refuse_steering_statements()
         changed = f"{format_count(len(found), self.unit)} gone"
         return make_statements_switchable(self.code, found, changed, self.say_what_is_unchanged())
 
@@ -52,7 +57,7 @@ class AccessesGone(AccessAblation):
     unit: str  # one of them, in words
     left: str  # those that stay, in words
 
-    def change_free_accesses(self) -> CodeChange:
+    def change_accesses_free_to_change(self) -> CodeChange:
         gone = [access.statement for access in self.free]
         changed, kept = (
             f"{format_count(len(gone), self.unit)} gone",
@@ -64,33 +69,35 @@ class AccessesGone(AccessAblation):
 def make_statements_switchable(
     code: SurveyedCode,
     statements: Sequence[PtxStatement],
-    changed: str,
+    changed_text: str,
     unchanged_text: str,
-    at_once: bool = False,
+    is_one_switch_for_all: bool = False,
 ) -> CodeChange:
-    """Issue the statements and let the table say whether they are done: each, or all `at_once`."""
+    """Issue the statements and let the table say whether they are done: each by itself, or all."""
     count, done = len(statements), "%profkit_done"
-    if at_once:
+    if is_one_switch_for_all:
         count, done = 1, "%profkit_all"
     changes = PtxEdits(code.module)
     add_control_table(changes, _DONE.size * count)
     rows = {statement.start: row for row, statement in enumerate(statements)}
     for kernel in code.module.kernels.values():
         own = [statement for statement in kernel.statements if statement.start in rows]
-        if at_once and own:
+        if is_one_switch_for_all and own:
             changes.insert_before(kernel.statements[0], _write_table_test(changes, 0, done))
         for statement in own:
-            if not at_once:
+            if not is_one_switch_for_all:
                 test = _write_table_test(changes, rows[statement.start], done)
                 changes.insert_before(statement, test)
             both = _merge_guard_with_switch(changes, statement, done)
             text = ptx.write_statement(statement, f"@{both} ", statement.operands)
             changes.replace_statement(statement, text)
     text = changes.write_edited_module()
-    return CodeChange(text, changed, unchanged_text, _DONE.pack(0) * count, _DONE.pack(1) * count)
+    return CodeChange(
+        text, changed_text, unchanged_text, _DONE.pack(0) * count, _DONE.pack(1) * count
+    )
 
 
-def _write_table_test(changes: PtxEdits, row: int, predicate: str) -> str:
+def _write_table_test(changes: PtxEdits, row: int, predicate: RegisterName) -> PtxText:
     """Return statements that set a predicate from a word of the table."""
     changes.add_registers("pred", predicate)
     changes.add_registers("b32", "%profkit_word")
@@ -99,14 +106,16 @@ def _write_table_test(changes: PtxEdits, row: int, predicate: str) -> str:
 setp.ne.u32 {predicate}, %profkit_word, 0;"""
 
 
-def _merge_guard_with_switch(changes: PtxEdits, statement: PtxStatement, done: str) -> str:
-    """Return the predicate that is set where `done` is and the statement's own guard."""
+def _merge_guard_with_switch(
+    changes: PtxEdits, statement: PtxStatement, switch_predicate: RegisterName
+) -> RegisterName:
+    """Return the predicate that is set where `switch_predicate` is and the statement's own guard."""
     if not statement.guard:
-        return done
+        return switch_predicate
     both, guard = "%profkit_both", statement.guard
     changes.add_registers("pred", both)
     if statement.negated:
         changes.insert_before(statement, f"not.pred {both}, {guard};")
         guard = both
-    changes.insert_before(statement, f"and.pred {both}, {done}, {guard};")
+    changes.insert_before(statement, f"and.pred {both}, {switch_predicate}, {guard};")
     return both

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.change import CodeChange, Refused, SurveyedCode, make_change_by_table
@@ -19,6 +20,10 @@ from profkit.lab.ablation.readdress import (
     replace_base_register,
 )
 from profkit.lab.ablation.survey import Survey
+
+if TYPE_CHECKING:
+    from profkit.units import AccessNumber, ByteCount, PtxText, RegisterName
+
 
 _NEW_ROW = "profkit_row"
 _MASK = 4  # bytes: which bits of the original address stay, all or none
@@ -40,31 +45,33 @@ class LaneRow:
 def find_rows_within_touched_memory(
     accesses: Iterable[PtxAccess],
     survey: Survey,
-    one_place: bool = False,
-    strides: Mapping[int, int] | None = None,
+    do_lanes_share_place: bool = False,
+    stride_by_access: Mapping[AccessNumber, ByteCount] | None = None,
 ) -> list[LaneRow]:
     """Return rows within what each of their accesses touched.
 
     Accesses that touched too little have none.
-    `strides`: of accesses that are made together with their neighbours.
+    `stride_by_access`: of accesses that are made together with their neighbours.
     """
     spans = []
     for access in accesses:
-        stride = (strides or {}).get(access.number, access.width)
+        stride = (stride_by_access or {}).get(access.number, access.width)
         seen, length = survey.seen[access.number], _LANES * stride
-        if one_place:
+        if do_lanes_share_place:
             length = access.width
         low = seen.lowest - access.address.offset
         last = seen.highest - length - access.address.offset
         if low <= last:
             spans.append(AddressSpan((access.kernel, access.width, stride), [access], low, last))
     rows = []
-    for span in merge_spans(spans, narrow=True):
+    for span in merge_spans(spans, is_common_part=True):
         width, stride = span.accesses[0].width, int(span.kind[2])
         base = -(-span.low // stride) * stride  # a multiple of its stride, where there is room
         if base > span.last:
             base = span.low
-        rows.append(LaneRow(tuple(span.accesses), width, stride, base, one_place=one_place))
+        rows.append(
+            LaneRow(tuple(span.accesses), width, stride, base, one_place=do_lanes_share_place)
+        )
     return rows
 
 
@@ -78,7 +85,7 @@ def list_accesses_of_rows(rows: Sequence[LaneRow]) -> list[PtxAccess]:
 
 
 def send_accesses_to_rows(
-    code: SurveyedCode, rows: Sequence[LaneRow], changed: str, unchanged_text: str = ""
+    code: SurveyedCode, rows: Sequence[LaneRow], changed_text: str, unchanged_text: str = ""
 ) -> CodeChange:
     """Send the accesses of the rows to their lanes' places."""
     led = list_accesses_of_rows(rows)
@@ -98,19 +105,19 @@ def send_accesses_to_rows(
             alike = (number, code.write_source_line_label(access), access.address.base)
             of_accesses[access.number] = places.setdefault(alike, len(places))
 
-    def fill_table(numbers: set[int]) -> bytes:
+    def fill_table(numbers: set[AccessNumber]) -> bytes:
         masks = [ALL_BITS] * len(places)
         for number in numbers:
             masks[of_accesses[number]] = 0
         return struct.pack(f"<{len(masks)}I", *masks)
 
     text = _write_module_with_rows(code, rows, of_accesses)
-    return make_change_by_table(code, text, led, fill_table, changed, unchanged_text)
+    return make_change_by_table(code, text, led, fill_table, changed_text, unchanged_text)
 
 
 def _write_module_with_rows(
-    code: SurveyedCode, rows: Sequence[LaneRow], places: Mapping[int, int]
-) -> str:
+    code: SurveyedCode, rows: Sequence[LaneRow], places: Mapping[AccessNumber, int]
+) -> PtxText:
     """Return the module with accesses that the table may send to their lanes' places."""
     changes = PtxEdits(code.module)
     if rows[0].new_memory:
@@ -125,7 +132,7 @@ def _write_module_with_rows(
     return changes.write_edited_module()
 
 
-def _add_row_register(changes: PtxEdits, row: LaneRow, register: str) -> None:
+def _add_row_register(changes: PtxEdits, row: LaneRow, register: RegisterName) -> None:
     """Put a lane's place of a row into a register, where the row's kernel begins."""
     changes.add_registers("b32", register)
     lane = "%laneid"
@@ -140,7 +147,7 @@ def _add_row_register(changes: PtxEdits, row: LaneRow, register: str) -> None:
 
 
 def _make_row_address_switchable(
-    changes: PtxEdits, access: PtxAccess, stride: int, register: str, place: int
+    changes: PtxEdits, access: PtxAccess, stride: int, register: RegisterName, place: int
 ) -> None:
     """Let the table choose between an access's address and its row: bit by bit, in one instruction."""
     changes.add_registers("b32", "%profkit_m", "%profkit_x", "%profkit_k")

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,7 +26,7 @@ from profkit.lab.ablation.classes import list_ablations
 from profkit.lab.ablation.task import Answer, Task, get_answer_file, get_log_file
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.languages.cuda import LANGUAGE as CUDA
-from profkit.lab.measure.targets import Target, TargetRun, build_target, make_record
+from profkit.lab.measure.targets import Target, TargetRun, build_target, make_record_without_timing
 from profkit.lab.measure.variants import build
 from profkit.lab.measure.variants.build import Build
 from profkit.records.ablation import AblationRecord
@@ -33,6 +34,10 @@ from profkit.records.parts import Timing
 from profkit.records.paths import make_run_paths
 from profkit.records.record import Record, amend_record, read_record, write_record
 from profkit.records.store import read_struct
+
+if TYPE_CHECKING:
+    from profkit.units import CaseName, GpuName
+
 
 FAST_MATH = ("--use_fast_math",)
 ROUNDS = 30, 60  # in turns, each about a millisecond of launches
@@ -65,7 +70,7 @@ def ablate_target(
                 complain(error)
                 continue
             found = msgspec.structs.replace(found, seconds=time.monotonic() - began)
-            record = make_record(run, built.variant.id, case)
+            record = make_record_without_timing(run, built.variant.id, case)
             yield msgspec.structs.replace(record, timing=timing, ablation=found.to_json())
 
 
@@ -84,12 +89,12 @@ def save_ablation(record: Record, artifacts: Path) -> Path:
     return file
 
 
-def get_recorded_gpu_name(record: Record) -> str | None:
+def get_recorded_gpu_name(record: Record) -> GpuName | None:
     return record.gpu.name if record.gpu else None
 
 
 def ablate_with_others(
-    target: Target, progress: Progress, case: str
+    target: Target, progress: Progress, case: CaseName
 ) -> tuple[AblationRecord, Timing | None]:
     """Ablate the first variant of a target, the others timed in turns with it."""
     builds, support = build_target(target)
@@ -101,16 +106,16 @@ def ablate_with_others(
 def _ablate_case(
     target: Target,
     built: Build,
-    support: Path,
-    case: str,
+    support_library: Path,
+    case: CaseName,
     progress: Progress,
-    beside: Mapping[str, str] | None = None,
+    files_timed_beside: Mapping[str, str] | None = None,
 ) -> tuple[AblationRecord, Timing | None]:
     with make_temporary_folder(target.folder) as place:
         task = Task(
             problem=str(target.problem.path.parent),
             build=str(target.folder),
-            support=str(support),
+            support=str(support_library),
             library=str(build.require_library(built)),
             case=case,
             grid=built.variant.header.inputs,
@@ -118,9 +123,9 @@ def _ablate_case(
             fast=_write_ptx_file_if_known(built, target.folder, place / "fast.ptx", FAST_MATH),
             arch=built.arch,
             flags=tuple(assemble.select_ptxas_flags(built.flags)),
-            rounds=FEW_ROUNDS if beside else ROUNDS,
+            rounds=FEW_ROUNDS if files_timed_beside else ROUNDS,
             refused={},
-            beside=dict(beside or {}),
+            beside=dict(files_timed_beside or {}),
         )
         return run_task_until_no_process_is_lost(
             task, place, f"{built.variant.id} {case}", progress
@@ -128,16 +133,16 @@ def _ablate_case(
 
 
 def _write_ptx_file_if_known(
-    built: Build, folder: Path, file: Path, more: Sequence[str] = ()
+    built: Build, folder: Path, file: Path, more_flags: Sequence[str] = ()
 ) -> str | None:
-    """Write its PTX into a file, `more` flags: other PTX of its source; None where there is none."""
+    """Write its PTX into a file; with more flags other PTX of its source. None where there is none."""
     has_source = built.variant.language is CUDA and not is_file(
         built.variant.path.with_suffix(".ptx")
     )
-    if more and not has_source:
+    if more_flags and not has_source:
         return None
     try:
-        text = assemble.get_or_write_ptx(built, folder, more)
+        text = assemble.get_or_write_ptx(built, folder, more_flags)
     except ProfkitError:
         return None
     write_text(file, text)

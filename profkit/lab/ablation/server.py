@@ -11,12 +11,13 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from profkit.collect.process import exit_when_parent_ends
 from profkit.errors import ProfkitError
-from profkit.files import open_log, read_bytes, read_text, write_bytes
+from profkit.files import open_new_log, read_bytes, read_text, write_bytes
 from profkit.lab.ablation.assemble import PTX_LIMIT
 from profkit.lab.ablation.lab import Conditions
 from profkit.lab.ablation.launches import Hung
@@ -26,13 +27,17 @@ from profkit.lab.measure import bench, data
 from profkit.lab.measure.cuda import device, library
 from profkit.lab.measure.variants import problem
 
+if TYPE_CHECKING:
+    from profkit.units import CudaStream, ExitStatus, TextOrEmpty
+
+
 LOST = 3  # exit status: the GPU's context is gone, or a kernel hangs
 
 
-def _serve_task(task_file: Path) -> int:
+def _serve_task(task_file: Path) -> ExitStatus:
     exit_when_parent_ends()
     task = msgspec.json.decode(read_bytes(task_file), type=Task)
-    with open_log(get_log_file(task_file)) as log:
+    with open_new_log(get_log_file(task_file)) as log:
 
         def say_progress(what: str) -> None:
             log.write(json.dumps(what).encode() + b"\n")
@@ -75,7 +80,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
         refused=task.refused,
     )
     say("load")
-    reset = save_contents_and_make_restorer(arena, here)
+    reset = make_restorer_of_contents(arena, here)
     for other in beside.values():
         other(device.create_non_blocking_stream())
         device.wait_for_gpu_or_stream()
@@ -84,17 +89,17 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
 
 
 def _make_call_factory(
-    arena: data.Arena, loaded: problem.Problem
-) -> Callable[[str], Callable[[int], None]]:
+    arena: data.Arena, loaded_problem: problem.Problem
+) -> Callable[[str], Callable[[CudaStream], None]]:
     """Return what makes a call of a library's file; each stream has its arguments once."""
     arguments: dict[int, library.Args] = {}
 
-    def make_call(file: str) -> Callable[[int], None]:
+    def make_call(file: str) -> Callable[[CudaStream], None]:
         code = library.load_launcher_library(Path(file), are_all_symbols_defined=False)
 
-        def start_call(stream: int) -> None:
+        def start_call(stream: CudaStream) -> None:
             if stream not in arguments:
-                arguments[stream] = arena.make_args(loaded, stream)
+                arguments[stream] = arena.make_args(loaded_problem, stream)
             library.call_launcher(code, arguments[stream])
 
         return start_call
@@ -102,14 +107,14 @@ def _make_call_factory(
     return make_call
 
 
-def _read_ptx(file: str | None) -> str:
+def _read_ptx(file: str | None) -> TextOrEmpty:
     """The text of a file; empty where there is none."""
     if file is None:
         return ""
     return read_text(file, PTX_LIMIT)
 
 
-def save_contents_and_make_restorer(arena: data.Arena, here: data.CaseData) -> Callable[[], None]:
+def make_restorer_of_contents(arena: data.Arena, here: data.CaseData) -> Callable[[], None]:
     """Return what puts back what the arrays held at first: from a copy on the GPU, if one fits there."""
     try:
         kept = device.allocate_device_memory(arena.size)

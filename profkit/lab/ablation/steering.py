@@ -13,9 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.ptx import PtxKernel, PtxStatement
+
+if TYPE_CHECKING:
+    from profkit.units import BasicBlockNumber, RegisterName
+
 
 _MEMORY = frozenset(
     "ld ldu st atom red ldmatrix stmatrix wmma cp mbarrier prefetch tex suld sust wgmma".split()
@@ -77,7 +82,9 @@ def find_what_steers_control_flow(kernel: PtxKernel) -> Steering:
 
 
 def _find_arithmetic_detour(
-    number: int, blocks: Sequence[Sequence[PtxStatement]], followers: Sequence[Sequence[int]]
+    number: BasicBlockNumber,
+    blocks: Sequence[Sequence[PtxStatement]],
+    followers: Sequence[Sequence[int]],
 ) -> _Detour | None:
     """Return what lies between a block's branch and the block where all ways meet; None if it does more.
 
@@ -114,8 +121,8 @@ def _count_known(steering: Steering, needed: Sequence[set[str]]) -> int:
 
 
 def _list_successor_blocks(
-    kernel: PtxKernel, number: int, block: Sequence[PtxStatement]
-) -> list[int]:
+    kernel: PtxKernel, number: BasicBlockNumber, block: Sequence[PtxStatement]
+) -> list[BasicBlockNumber]:
     """Return the blocks that may come behind one; all of them, where that is not known."""
     after = [number + 1] if number + 1 < kernel.basic_block_count else []
     if not block or block[-1].words[0] not in _JUMPS:
@@ -132,7 +139,7 @@ def _list_successor_blocks(
 
 
 def _step_back_over_statement(
-    statement: PtxStatement, registers: set[str], steering: Steering
+    statement: PtxStatement, registers: set[RegisterName], steering: Steering
 ) -> None:
     """Go from the registers that decide behind a statement to those that decide before it."""
     words, written = statement.words, ptx.list_written_registers(statement)
@@ -155,7 +162,7 @@ def _step_back_over_statement(
     registers.update(list_registers_that_steer(statement))
 
 
-def list_registers_that_steer(statement: PtxStatement) -> list[str]:
+def list_registers_that_steer(statement: PtxStatement) -> list[RegisterName]:
     """Return registers that decide at this very statement."""
     words = statement.words
     if words[0] == "ld" and "param" in words:
@@ -172,8 +179,8 @@ def list_registers_that_steer(statement: PtxStatement) -> list[str]:
     return [name for name in names if name.startswith("%")]
 
 
-def _can_access_space(words: Sequence[str], space: str) -> bool:
+def _can_access_space(opcode_parts: Sequence[str], space: str) -> bool:
     """Return whether an access may be to shared or to local memory: a generic one may be to either."""
-    if any(word == space or word.startswith(f"{space}::") for word in words):
+    if any(word == space or word.startswith(f"{space}::") for word in opcode_parts):
         return True
-    return _SPACES.isdisjoint(word.partition("::")[0] for word in words)
+    return _SPACES.isdisjoint(word.partition("::")[0] for word in opcode_parts)

@@ -11,6 +11,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.change import (
@@ -31,6 +32,10 @@ from profkit.lab.ablation.readdress import (
     replace_base_register,
 )
 from profkit.lab.ablation.survey import Survey
+
+if TYPE_CHECKING:
+    from profkit.units import AccessNumber, ByteCount, ClauseOrEmpty, PtxText
+
 
 ROW = 512  # bytes of a warp's widest access: a stream is whole rows
 _LONGEST = (1 << 32) - ROW
@@ -62,7 +67,7 @@ class AddressPath:
 Walk = Callable[[AccessStream], AddressPath]
 
 
-def find_movable_streams(code: SurveyedCode) -> list[AccessStream]:
+def find_streams_steering_nothing(code: SurveyedCode) -> list[AccessStream]:
     """Streams of loads of global memory that decide nothing, and of scattered stores like that."""
     movable = []
     for access in code.accesses:
@@ -77,9 +82,9 @@ def find_movable_streams(code: SurveyedCode) -> list[AccessStream]:
 
 
 def group_accesses_into_streams(
-    accesses: Sequence[PtxAccess], survey: Survey, least: int = ROW
+    accesses: Sequence[PtxAccess], survey: Survey, least_bytes: ByteCount = ROW
 ) -> list[AccessStream]:
-    """Group accesses of global memory by the bytes that they touch, `least` bytes or more."""
+    """Group accesses of global memory by the bytes that they touch, `least_bytes` bytes or more."""
     spans = []
     for access in accesses:
         seen = survey.seen[access.number]
@@ -87,16 +92,16 @@ def group_accesses_into_streams(
             kind = (access.kernel, access.kind, access.width)
             spans.append(AddressSpan(kind, [access], seen.lowest, seen.highest - 1))
     streams = []
-    for span in merge_spans(spans, narrow=False):
+    for span in merge_spans(spans, is_common_part=False):
         first, base = span.accesses[0], -(-span.low // ROW) * ROW
         length = min((span.last + 1 - base) // ROW * ROW, _LONGEST)
-        if length >= least:
+        if length >= least_bytes:
             accesses = tuple(span.accesses)
             streams.append(AccessStream(first.kernel, first.width, accesses, base, length))
     return streams
 
 
-def list_access_numbers(streams: Sequence[AccessStream]) -> set[int]:
+def list_access_numbers(streams: Sequence[AccessStream]) -> set[AccessNumber]:
     """Return the numbers of the accesses that have a stream."""
     numbers: set[int] = set()
     for stream in streams:
@@ -138,62 +143,67 @@ def assign_places_within_path(stream: AccessStream, path: AddressPath) -> Walked
 def redirect_to_streams(
     code: SurveyedCode,
     streams: Sequence[AccessStream],
-    on: Sequence[PtxAccess],
+    accesses_to_redirect: Sequence[PtxAccess],
     walk: Walk,
-    changed: str,
+    changed_text: str,
     unchanged_text: str = "",
 ) -> CodeChange:
-    """Send the accesses `on` along their streams as `walk` says; the others are not touched."""
+    """Send some accesses along their streams as `walk` says; the others are not touched."""
     walked = []
     for stream in streams:
-        accesses = tuple(access for access in stream.accesses if access in on)
+        accesses = tuple(access for access in stream.accesses if access in accesses_to_redirect)
         if accesses:
             walked.append(
                 assign_places_within_path(replace(stream, accesses=accesses), walk(stream))
             )
     lines: dict[str, int] = {}
-    for access in on:
+    for access in accesses_to_redirect:
         lines.setdefault(code.write_source_line_label(access), len(lines))
 
-    def fill_table(numbers: set[int]) -> bytes:
+    def fill_table(numbers: set[AccessNumber]) -> bytes:
         return _pack_stream_table(code, walked, lines, numbers)
 
     text = _write_module_with_streams(code, walked, lines)
-    return make_change_by_table(code, text, on, fill_table, changed, unchanged_text)
+    return make_change_by_table(
+        code, text, accesses_to_redirect, fill_table, changed_text, unchanged_text
+    )
 
 
 def _pack_stream_table(
-    code: SurveyedCode, walked: Sequence[Walked], lines: Mapping[str, int], numbers: set[int]
+    code: SurveyedCode,
+    walked: Sequence[Walked],
+    row_by_source_line: Mapping[str, int],
+    numbers: set[AccessNumber],
 ) -> bytes:
     """Return the table that sends the accesses `numbers` along their streams, and leaves the others.
 
     It has whether each line stays, and what is added for each access.
     """
-    stays = [ALL_BITS] * len(lines) + [0] * (len(lines) % 2)
+    stays = [ALL_BITS] * len(row_by_source_line) + [0] * (len(row_by_source_line) % 2)
     added = []
     for one in walked:
         for access in one.stream.accesses:
             begin = 0
             if access.number in numbers:
-                stays[lines[code.write_source_line_label(access)]] = 0
+                stays[row_by_source_line[code.write_source_line_label(access)]] = 0
                 begin = one.path.base + one.places[access.number] - access.address.offset
             added.append(begin % (1 << 64))
     return struct.pack(f"<{len(stays)}I{len(added)}Q", *stays, *added)
 
 
 def _write_module_with_streams(
-    code: SurveyedCode, walked: Sequence[Walked], lines: Mapping[str, int]
-) -> str:
+    code: SurveyedCode, walked: Sequence[Walked], row_by_source_line: Mapping[str, int]
+) -> PtxText:
     """Return the module with the accesses of the streams led by the table."""
     changes = PtxEdits(code.module)
     changes.add_registers("b64", "%profkit_x", "%profkit_b")
     changes.add_registers("b32", *(f"%profkit_{name}" for name in "tuvlekm"))
-    added = _WORD * (len(lines) + len(lines) % 2)
+    added = _WORD * (len(row_by_source_line) + len(row_by_source_line) % 2)
     _write_start_addresses_of_threads(changes, walked)
     for number, one in enumerate(walked):
         begun = set()
         for access in one.stream.accesses:
-            line = _WORD * lines[code.write_source_line_label(access)]
+            line = _WORD * row_by_source_line[code.write_source_line_label(access)]
             words = _name_stream_register_and_words(number, one) | {
                 "stays": str(line),
                 "added": str(added),
@@ -219,15 +229,15 @@ def _write_start_addresses_of_threads(changes: PtxEdits, walked: Sequence[Walked
         changes.insert_before(kernel.statements[0], _BEGIN.format(**words))
 
 
-def _name_stream_register_and_words(number: int, one: Walked) -> dict[str, str]:
+def _name_stream_register_and_words(number: int, walked_stream: Walked) -> dict[str, str]:
     """Return the register of a stream, and the numbers of its walk."""
     return {
         "at": f"%profkit_s{number}",
         "table": TABLE,
         "choose": str(CHOOSE),
-        "width": str(one.stream.width),
-        "room": str(one.room),
-        "step": str(one.step),
+        "width": str(walked_stream.stream.width),
+        "room": str(walked_stream.room),
+        "step": str(walked_stream.step),
     }
 
 
@@ -294,7 +304,7 @@ def make_full_walk(code: SurveyedCode) -> Walk:
     return walk_whole
 
 
-def make_window_walk(size_bytes: int, cached: bool = False) -> Walk:
+def make_window_walk(size_bytes: ByteCount, cached: bool = False) -> Walk:
     """Return a walk back and forth in the first `size_bytes` bytes of a stream, whole rows."""
 
     def walk_within(stream: AccessStream) -> AddressPath:
@@ -304,12 +314,12 @@ def make_window_walk(size_bytes: int, cached: bool = False) -> Walk:
     return walk_within
 
 
-def choose_walk_stride(length_bytes: int) -> int:
+def choose_walk_stride(length_bytes: ByteCount) -> ByteCount:
     """Return a step, in whole rows, that comes back to the same bytes late."""
     return int(length_bytes * _GOLDEN) // ROW * ROW
 
 
-def say_unmoved_loads(code: SurveyedCode) -> str:
+def say_unmoved_loads(code: SurveyedCode) -> ClauseOrEmpty:
     """Say how many loads of global memory stay where they are, and why."""
     counted: Counter[str] = Counter()
     for access in code.list_executed_accesses(GLOBAL, ("load",)):

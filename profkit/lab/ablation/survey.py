@@ -18,7 +18,7 @@ from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.ptx import PtxEdits, PtxKernel, PtxModule
 
 if TYPE_CHECKING:
-    from profkit.units import Share
+    from profkit.units import Opcode, PtxText, Share
 
 
 COUNTS = "profkit_counts"
@@ -131,7 +131,7 @@ cvt.u64.u32 %pk_count, %pk_n;
 _SECTOR_SHIFT, _WORD_SHIFT = 5, 2
 
 
-def write_counting_module(module: PtxModule, accesses: Sequence[PtxAccess]) -> str:
+def write_counting_module(module: PtxModule, accesses: Sequence[PtxAccess]) -> PtxText:
     """Return the module's text with counters in it; of no accesses, only the blocks are counted."""
     changes = PtxEdits(module)
     total = len(make_initial_counters(module, accesses))
@@ -151,15 +151,17 @@ def write_counting_module(module: PtxModule, accesses: Sequence[PtxAccess]) -> s
     return changes.write_edited_module()
 
 
-def _write_code_counting_access(kernel: PtxKernel, access: PtxAccess, place: int) -> str:
+def _write_code_counting_access(
+    kernel: PtxKernel, access: PtxAccess, counter_place: int
+) -> PtxText:
     text = _COUNT_ACCESS.format(
         address=write_code_computing_address(kernel, access),
-        units=_write_code_counting_units(access, place),
+        units=_write_code_counting_units(access, counter_place),
         width=access.width,
-        requests=place,
-        threads=place + 8,
-        lowest=place + 32,
-        highest=place + 40,
+        requests=counter_place,
+        threads=counter_place + 8,
+        lowest=counter_place + 32,
+        highest=counter_place + 40,
     )
     statement = access.statement
     if not statement.guard:
@@ -169,7 +171,7 @@ def _write_code_counting_access(kernel: PtxKernel, access: PtxAccess, place: int
     return f"{{\n@{opposite}{statement.guard} bra {skip};\n{text}\n{skip}:"
 
 
-def write_code_computing_address(kernel: PtxKernel, access: PtxAccess) -> str:
+def write_code_computing_address(kernel: PtxKernel, access: PtxAccess) -> PtxText:
     """Return statements that put the address of an access into %pk_at."""
     base, offset = access.address.base, access.address.offset
     if not access.address.in_register:
@@ -179,8 +181,8 @@ def write_code_computing_address(kernel: PtxKernel, access: PtxAccess) -> str:
     return f"cvt.u64.u32 %pk_at, {base};\nadd.s64 %pk_at, %pk_at, {offset};"
 
 
-def _write_code_counting_units(access: PtxAccess, place: int) -> str:
-    units, ways = place + 16, place + 24
+def _write_code_counting_units(access: PtxAccess, counter_place: int) -> PtxText:
+    units, ways = counter_place + 16, counter_place + 24
     if access.space == "const":
         return _COUNT_PIECES.format(shift=_WORD_SHIFT, units=units)
     if access.space != "shared":
@@ -193,9 +195,9 @@ def _write_code_counting_units(access: PtxAccess, place: int) -> str:
 
 
 def parse_survey_counters(
-    module: PtxModule, accesses: Sequence[PtxAccess], words: Sequence[int]
+    module: PtxModule, accesses: Sequence[PtxAccess], counters: Sequence[int]
 ) -> Survey:
-    blocks, rest = words[: module.basic_block_count], words[module.basic_block_count :]
+    blocks, rest = counters[: module.basic_block_count], counters[module.basic_block_count :]
     entries = []
     for block in range(module.basic_block_count):
         entries.append(tuple(rest[_WARPS * block : _WARPS * (block + 1)]))
@@ -226,7 +228,7 @@ def _sum_instructions_by_warp(
     return tuple(done)
 
 
-def count_executed_by_opcode(module: PtxModule, blocks: Sequence[int]) -> Counter[str]:
+def count_executed_by_opcode(module: PtxModule, blocks: Sequence[int]) -> Counter[Opcode]:
     """Return PTX instructions by opcode that were executed by those who entered the blocks."""
     executed: Counter[str] = Counter()
     for block, _, statement in module.iterate_statements_with_block_numbers():
@@ -245,7 +247,7 @@ _OWN = re.compile(r"\.(param|local|const)\b")
 _SHARED = re.compile(r"(bar|barrier|cp\.async\.(commit|wait))\w*\b")
 
 
-def keep_comparable_instructions(executed: Counter[str], joined: int = 1) -> Counter[str]:
+def keep_comparable_instructions(executed: Counter[Opcode], joined: int = 1) -> Counter[Opcode]:
     """Return of counted instructions those that other code for the same work has as many of.
 
     `joined`: so many blocks in one, with barriers in common.
@@ -259,7 +261,7 @@ def keep_comparable_instructions(executed: Counter[str], joined: int = 1) -> Cou
     return kept
 
 
-def count_global_loads_and_stores(executed: Counter[str]) -> Counter[str]:
+def count_global_loads_and_stores(executed: Counter[Opcode]) -> Counter[Opcode]:
     """Return of counted instructions the loads and the stores of global memory, however wide."""
     counted: Counter[str] = Counter()
     for opcode, number in executed.items():
@@ -269,7 +271,7 @@ def count_global_loads_and_stores(executed: Counter[str]) -> Counter[str]:
     return counted
 
 
-def compute_largest_difference(counted: Counter[str], again: Counter[str]) -> Share:
+def compute_largest_difference(counted: Counter[Opcode], again: Counter[Opcode]) -> Share:
     """Return by what share of itself the count of any opcode differs between two calls, the largest."""
     worst = 0.0
     for opcode, number in counted.items():

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation.ptx import PtxEdits, PtxModule
+
+if TYPE_CHECKING:
+    from profkit.units import BeginAndEndNs, Nanoseconds, PtxText
+
 
 PLACE = "profkit_times"
 MOST_BLOCKS = 1 << 21
@@ -39,7 +44,7 @@ mov.u64 %profkit_b, %globaltimer;
 """
 
 
-def write_module_recording_times(module: PtxModule) -> str:
+def write_module_recording_times(module: PtxModule) -> PtxText:
     changes = PtxEdits(module)
     changes.outside[f".visible .const .align 8 .b64 {PLACE};"] = None
     changes.add_registers("b32", "%profkit_t", "%profkit_u", "%profkit_v")
@@ -62,25 +67,25 @@ class BlockTimeline:
     longest: float  # the longest block's time over the median's
 
 
-def parse_block_timeline(words: Sequence[int], sm_count: int) -> BlockTimeline | None:
+def parse_block_timeline(recorded_words: Sequence[int], sm_count: int) -> BlockTimeline | None:
     """Return what the blocks wrote down; None where their times do not make sense."""
     by_sm: dict[int, list[tuple[int, int]]] = {}
     lengths = []
-    for at in range(0, len(words), FIELDS):
-        begin, end, place = words[at : at + FIELDS]
+    for at in range(0, len(recorded_words), FIELDS):
+        begin, end, place = recorded_words[at : at + FIELDS]
         if not begin or end < begin:
             return None
         by_sm.setdefault(place, []).append((begin, end))
         lengths.append(end - begin)
     if not any(lengths):
         return None
-    first, last = min(words[0::FIELDS]), max(words[1::FIELDS])
-    busy = sum(_measure_union_of_spans(spans) for spans in by_sm.values())
+    first, last = min(recorded_words[0::FIELDS]), max(recorded_words[1::FIELDS])
+    busy = sum(_measure_union_of_spans_ns(spans) for spans in by_sm.values())
     whole = (last - first) * max(sm_count, len(by_sm))
     return BlockTimeline(1 - busy / whole, max(lengths) / max(1, median(lengths)))
 
 
-def _measure_union_of_spans(spans: list[tuple[int, int]]) -> int:
+def _measure_union_of_spans_ns(spans: list[BeginAndEndNs]) -> Nanoseconds:
     """Return how long at least one of them lasted."""
     total, until = 0, 0
     for begin, end in sorted(spans):

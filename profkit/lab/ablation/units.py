@@ -16,7 +16,7 @@ from profkit.lab.ablation.ptx import PtxModule, PtxStatement
 from profkit.lab.ablation.survey import Survey
 
 if TYPE_CHECKING:
-    from profkit.units import Share
+    from profkit.units import Cycles, Share, SmArch, TextOrEmpty, UnitName
 
 
 # Lanes of one SM that a unit serves in a clock, by compute capability.
@@ -46,7 +46,7 @@ Work = defaultdict[str, float]  # unit -> cycles of an SM
 
 
 def compute_unit_cycles_of_stretches(
-    module: PtxModule, survey: Survey, accesses: Sequence[PtxAccess], arch: str
+    module: PtxModule, survey: Survey, accesses: Sequence[PtxAccess], arch: SmArch
 ) -> list[Work]:
     """Return how many cycles each unit works in each stretch of code without a barrier."""
     cycles = _get_cycles_by_instruction_kind(arch.rstrip("af"))
@@ -64,7 +64,7 @@ def compute_unit_cycles_of_stretches(
         warps = sum(survey.entries[block])
         for unit in _iterate_units_of_statement(statement):
             stretches[-1][unit] += warps * cycles.get(unit, 1.0)
-        stretches[-1]["tensor"] += warps * cycles["product"] * _count_products(statement)
+        stretches[-1]["tensor"] += warps * cycles["product"] * _count_equal_multiply_adds(statement)
         for access in by_start.get(statement.start, ()):
             _add_cycles_of_access(stretches[-1], access, survey)
         if is_barrier(statement.words):
@@ -72,7 +72,7 @@ def compute_unit_cycles_of_stretches(
     return stretches
 
 
-def _get_cycles_by_instruction_kind(arch: str) -> dict[str, float]:
+def _get_cycles_by_instruction_kind(arch: SmArch) -> dict[str, Cycles]:
     """Return cycles of an SM that an instruction of a warp takes, and a multiply-add of a product."""
     if arch not in _LANES:
         return {}
@@ -82,7 +82,7 @@ def _get_cycles_by_instruction_kind(arch: str) -> dict[str, float]:
     return cycles
 
 
-def _iterate_units_of_statement(statement: PtxStatement) -> Iterator[str]:
+def _iterate_units_of_statement(statement: PtxStatement) -> Iterator[UnitName]:
     words = statement.words
     if words[0] in _FREE or statement.opcode.startswith("ld.param"):
         return
@@ -102,11 +102,13 @@ def _add_cycles_of_access(work: Work, access: PtxAccess, survey: Survey) -> None
         work["l1"] += max(seen.requests, seen.units / _SECTORS_OF_LINE)
 
 
-def is_barrier(words: Sequence[str]) -> bool:
-    return words[0] in ("bar", "barrier") and "warp" not in words
+def is_barrier(opcode_parts: Sequence[str]) -> bool:
+    return opcode_parts[0] in ("bar", "barrier") and "warp" not in opcode_parts
 
 
-def compute_unit_shares(stretches: Sequence[Work], cycles_of_all_sms: float) -> dict[str, float]:
+def compute_unit_shares(
+    stretches: Sequence[Work], cycles_of_all_sms: Cycles
+) -> dict[UnitName, Share]:
     """Return unit -> share of its peak; `cycles_of_all_sms`: of all SMs together."""
     total: Work = defaultdict(float)
     for work in stretches:
@@ -116,7 +118,9 @@ def compute_unit_shares(stretches: Sequence[Work], cycles_of_all_sms: float) -> 
     return total
 
 
-def measure_units_in_turns(stretches: Sequence[Work], cycles_of_all_sms: float) -> dict[str, Share]:
+def measure_units_in_turns(
+    stretches: Sequence[Work], cycles_of_all_sms: Cycles
+) -> dict[UnitName, Share]:
     """Return unit -> its share of the time, if it works only where it has more to do than the others.
 
     Between two barriers, what has most to do decides how long it takes. Where the sum of these times is
@@ -131,14 +135,14 @@ def measure_units_in_turns(stretches: Sequence[Work], cycles_of_all_sms: float) 
     return {unit: number / cycles_of_all_sms for unit, number in turns.items()}
 
 
-def get_unit_of_instruction(words: list[str]) -> str:
+def get_unit_of_instruction(opcode_parts: list[str]) -> TextOrEmpty:
     """Return which unit does an instruction; empty for those that are not counted."""
-    first, last = words[0], words[-1]
+    first, last = opcode_parts[0], opcode_parts[-1]
     if first in ("tex", "tld4"):
         return "texture"
     if first in _SPECIAL:
         return "xu"
-    if first == "cvt" and _is_conversion_between(words):
+    if first == "cvt" and _is_conversion_between(opcode_parts):
         return "xu"
     if first in _FLOAT and last in ("f16x2", "bf16x2", "f16", "bf16"):
         return "fp16"
@@ -151,14 +155,14 @@ def get_unit_of_instruction(words: list[str]) -> str:
     return ""
 
 
-def _is_conversion_between(words: list[str]) -> bool:
+def _is_conversion_between(opcode_parts: list[str]) -> bool:
     """Return whether a conversion changes between whole and floating numbers, or their size."""
-    kinds = [word for word in words[1:] if word[:1] in "fsub" and word[1:].isdigit()]
+    kinds = [word for word in opcode_parts[1:] if word[:1] in "fsub" and word[1:].isdigit()]
     floats = [word for word in kinds if word.startswith("f")]
     return len(kinds) == 2 and len(floats) == 1
 
 
-def _count_products(statement: PtxStatement) -> float:
+def _count_equal_multiply_adds(statement: PtxStatement) -> float:
     """Return multiply-adds of half-precision operands that take as long as a matrix instruction."""
     words = statement.words
     if words[0] not in ("mma", "wmma", "wgmma"):
@@ -171,9 +175,9 @@ def _count_products(statement: PtxStatement) -> float:
     return size
 
 
-def _compute_product_of_matrix_shape(words: list[str]) -> float:
+def _compute_product_of_matrix_shape(opcode_parts: list[str]) -> float:
     """Multiply the three numbers of `m16n8k16`."""
-    for word in words:
+    for word in opcode_parts:
         if word.startswith("m") and "n" in word and "k" in word:
             m, _, rest = word[1:].partition("n")
             n, _, k = rest.partition("k")

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.collect.process import exit_when_parent_ends
 from profkit.errors import ProfkitError
@@ -31,13 +31,22 @@ from profkit.lab.measure.languages.plan import (
     DeviceArray,
     KernelStart,
     LaunchArgs,
-    Where,
+    PlaceKind,
     make_array_at_coded_address,
 )
 from profkit.lab.measure.languages.triton import CASE, LAUNCH
 from profkit.lab.measure.variants import problem
 
-Types = Sequence[tuple[Sequence[int], Any]]
+if TYPE_CHECKING:
+    from profkit.units import (
+        DeviceArrayOrNumber,
+        ExitStatus,
+        TritonMetadata,
+        TritonSource,
+    )
+
+
+ShapesAndTypes = Sequence[tuple[Sequence[int], Any]]
 # How a value lies in a kernel's parameters, by Triton's name of its type.
 _WHOLE = ((1, "b"), (8, "b"), (16, "h"), (32, "i"), (64, "q"))
 _PACKED = {
@@ -47,7 +56,7 @@ _PACKED = {
 }
 
 
-def _run_compile_request(arguments: list[str]) -> int:
+def _run_compile_request(arguments: list[str]) -> ExitStatus:
     """Do what a request says; what goes wrong ends in a traceback, or in one line."""
     exit_when_parent_ends()
     request_file = Path(arguments[0])
@@ -77,11 +86,11 @@ def _run_compile_request(arguments: list[str]) -> int:
     return 0
 
 
-def _make_arrays(where: Where, types: Types) -> list[DeviceArray]:
+def _make_arrays(place_kind: PlaceKind, types: ShapesAndTypes) -> list[DeviceArray]:
     """Return arrays of these shapes and types, at addresses that stand for a place of a kind."""
     arrays = []
     for number, (shape, dtype) in enumerate(types):
-        arrays.append(make_array_at_coded_address(where, number, str(dtype), shape))
+        arrays.append(make_array_at_coded_address(place_kind, number, str(dtype), shape))
     return arrays
 
 
@@ -140,17 +149,19 @@ def parse_like_default(default_value: Any, text: str) -> Any:
 
 def _make_input_types_getter(
     loaded: problem.Problem, inputs_key: str | None
-) -> Callable[[Any], Types]:
+) -> Callable[[Any], ShapesAndTypes]:
     """Return case -> (shape, dtype) of each input.
 
     Without the problem's `input_types`, the types are those of the smallest case, and each has one
     axis of unknown length.
     """
     if hasattr(loaded.module, "input_types"):
-        declared: Callable[[Any], Types] = loaded.module.input_types
+        declared: Callable[[Any], ShapesAndTypes] = loaded.module.input_types
         return declared
     small = min({**loaded.cases, **loaded.checks}.values(), key=loaded.module.operations)
-    types: Types = [((0,), str(a.dtype)) for a in loaded.module.inputs(small, 0, inputs_key)]
+    types: ShapesAndTypes = [
+        ((0,), str(a.dtype)) for a in loaded.module.inputs(small, 0, inputs_key)
+    ]
     return lambda _: types
 
 
@@ -209,7 +220,7 @@ class RecordingTritonDriver:
             "multiprocessor_count": self.args.sms,
         }
 
-    def launcher_cls(self, source: Any, metadata: Any) -> Any:
+    def launcher_cls(self, source: TritonSource, metadata: TritonMetadata) -> Any:
         """Make the launcher of a kernel, and remember it for load_binary."""
         self.latest = _RecordingLauncher(self, source, metadata)
         return self.latest
@@ -226,7 +237,7 @@ class RecordingTritonDriver:
 class _RecordingLauncher:
     """What Triton calls to start one kernel: it writes the start down."""
 
-    def __init__(self, driver: Any, source: Any, metadata: Any) -> None:
+    def __init__(self, driver: Any, source: TritonSource, metadata: TritonMetadata) -> None:
         self.driver = driver
         self.metadata = metadata
         self.types: Mapping[str, Any] = source.signature
@@ -274,7 +285,7 @@ class _RecordingLauncher:
         self.driver.starts.append(start)
 
 
-def _describe_kernel_with_constants(source: Any, metadata: Any) -> str:
+def _describe_kernel_with_constants(source: TritonSource, metadata: TritonMetadata) -> str:
     """Return a function and what it was compiled for: `attend<BLOCK=64, n%16=0>`."""
     names = source.fn.arg_names
     types = source.signature
@@ -291,7 +302,7 @@ def _describe_kernel_with_constants(source: Any, metadata: Any) -> str:
     return f"{metadata.name}<{', '.join(known)}>"
 
 
-def _pack_argument(argument: Any, kind: Any) -> list[plans.Parameter]:
+def _pack_argument(argument: DeviceArrayOrNumber, kind: Any) -> list[plans.Parameter]:
     """Return an argument as kernel parameters; a constant is none."""
     if isinstance(kind, tuple):
         return list(chain.from_iterable(map(_pack_argument, argument, kind)))

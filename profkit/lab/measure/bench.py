@@ -32,7 +32,14 @@ from profkit.records.store import JsonObject
 from profkit.reports.figures import format_percent
 
 if TYPE_CHECKING:
-    from profkit.units import Seconds, Share
+    from profkit.units import (
+        Clause,
+        ClauseOrEmpty,
+        CudaStream,
+        FirstAndMostRounds,
+        Seconds,
+        ShareOrZero,
+    )
 
 
 METHOD = "graph replay"
@@ -112,7 +119,7 @@ class Times:
         )
 
 
-def capture_replay(enqueue_work: Action, stream: int) -> Action:
+def capture_replay(enqueue_work: Action, stream: CudaStream) -> Action:
     """Capture what a function enqueues as a graph, and return the function that replays it."""
     graph = instantiate_graph(capture_graph(stream, enqueue_work))
     return lambda: launch_graph(graph, stream)
@@ -127,7 +134,7 @@ def measure_host_seconds(call: Callable[[], object], call_count: int) -> Seconds
 
 
 def time_plain_calls(
-    run_calls_and_time_host: Callable[[], float], call_count: int, stream: int
+    run_calls_and_time_host: Callable[[], Seconds], call_count: int, stream: CudaStream
 ) -> PlainCall:
     """Return the seconds of one of the plain calls that a function makes and times on the host."""
     start = device.create_event()
@@ -155,7 +162,7 @@ def time_subjects_in_turns(
     gpu: device.Gpu,
     tools: Support,
     with_cold_l2: bool = True,
-    first_and_most_rounds: tuple[int, int] = ROUNDS,
+    first_and_most_rounds: FirstAndMostRounds = ROUNDS,
 ) -> list[Times]:
     """Time subjects, each run once already, in turns; `first_and_most_rounds`: at first, and at most."""
     stream = device.create_non_blocking_stream()
@@ -172,7 +179,7 @@ def time_subjects_in_turns(
     bare = _time_one_empty_kernel(tools, stream)
     results = []
     for g, samples in zip(graphs, taken, strict=True):
-        call = _time_plain_calls(g.subject, stream)
+        call = _time_plain_calls_best_of_3(g.subject, stream)
         results.append(
             Times(
                 g.subject.name,
@@ -193,19 +200,19 @@ def time_subjects_in_turns(
     return results
 
 
-def _capture_cache_flushes(tools: Support, stream: int) -> Action:
+def _capture_cache_flushes(tools: Support, stream: CudaStream) -> Action:
     """Return a replay of as many flushes of the caches as a cold graph has."""
     return capture_replay(
         lambda: _enqueue_calls_in_turn(_COLD_PER_GRAPH, stream, tools.flush_l2_cache), stream
     )
 
 
-def _time_one_empty_kernel(tools: Support, stream: int) -> Seconds:
+def _time_one_empty_kernel(tools: Support, stream: CudaStream) -> Seconds:
     """Return seconds per launch of an empty kernel, the best of four: the first one loads it."""
     return min(tools.time_empty_kernel(_EAGER, stream) for _ in range(4))
 
 
-def _time_plain_calls(subject: Subject, stream: int) -> PlainCall:
+def _time_plain_calls_best_of_3(subject: Subject, stream: CudaStream) -> PlainCall:
     """Time plain calls three times and return the best: one may be interrupted."""
     return min(subject.eager(_EAGER, stream) for _ in range(3))
 
@@ -213,12 +220,12 @@ def _time_plain_calls(subject: Subject, stream: int) -> PlainCall:
 Clock = Callable[[Action, Action | None], float]
 
 
-def _make_replay_clock(stream: int, tools: Support) -> Clock:
+def _make_replay_clock(stream: CudaStream, tools: Support) -> Clock:
     """Return a function of (replay, first) that gives the seconds of one replay; first is not timed."""
     start = device.create_event()
     stop = device.create_event()
 
-    def time_replay(replay: Action, first: Action | None = None) -> float:
+    def time_replay(replay: Action, first: Action | None = None) -> Seconds:
         tools.keep_stream_busy(_HOLD, stream)
         if first:
             first()
@@ -231,7 +238,9 @@ def _make_replay_clock(stream: int, tools: Support) -> Clock:
     return time_replay
 
 
-def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock: Clock) -> _Graphs:
+def _capture_graphs(
+    subject: Subject, stream: CudaStream, tools: Support | None, time_replay: Clock
+) -> _Graphs:
     """Capture a subject; without tools there is no cold graph."""
 
     def capture_calls(n: int, *first: Callable[[int], None]) -> Action:
@@ -241,7 +250,7 @@ def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock:
 
     once = capture_calls(1)
     few = capture_calls(5)
-    seconds = min(clock(few, once) for _ in range(3)) / 5
+    seconds = min(time_replay(few, once) for _ in range(3)) / 5
     n = max(1, min(_MOST_PER_GRAPH, round(_SAMPLE / max(seconds, 1e-7))))
     cold = None
     if tools:
@@ -249,14 +258,14 @@ def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock:
     return _Graphs(subject, once, capture_calls(n), n, cold)
 
 
-def _enqueue_calls_in_turn(count: int, stream: int, *calls: Callable[[int], None]) -> None:
+def _enqueue_calls_in_turn(times: int, stream: CudaStream, *calls: Callable[[int], None]) -> None:
     """Enqueue some calls, one after the other, n times."""
-    for _ in range(count):
+    for _ in range(times):
         for call in calls:
             call(stream)
 
 
-def _run_until_warm(graphs: Sequence[_Graphs], stream: int) -> None:
+def _run_until_warm(graphs: Sequence[_Graphs], stream: CudaStream) -> None:
     until = time.monotonic() + _WARM_UP
     while time.monotonic() < until:
         for g in graphs:
@@ -297,18 +306,21 @@ class _Samples:
 
 
 def _time_rounds(
-    graphs: Sequence[_Graphs], flush: Action, clock: Clock, limits: tuple[int, int, float]
-) -> tuple[list[_Samples], str]:
+    graphs: Sequence[_Graphs],
+    flush_caches: Action,
+    time_replay: Clock,
+    rounds_and_seconds: tuple[int, int, Seconds],
+) -> tuple[list[_Samples], ClauseOrEmpty]:
     """Return the samples of each subject, and why there are no more."""
     taken = [_Samples() for _ in graphs]
-    needed, most, limit = limits
+    needed, most, limit = rounds_and_seconds
     until = time.monotonic() + limit
     while True:
         flush_seconds = nan
         if any(g.cold for g in graphs):
-            flush_seconds = clock(flush, None)
+            flush_seconds = time_replay(flush_caches, None)
         for graph, samples in zip(graphs, taken, strict=True):
-            samples.take_one_sample_each(graph, clock, flush_seconds)
+            samples.take_one_sample_each(graph, time_replay, flush_seconds)
         done = len(taken[0].warm)
         if time.monotonic() > until:
             return taken, f"time ran out after {done} rounds"
@@ -320,7 +332,7 @@ def _time_rounds(
             needed = min(2 * needed, most)
 
 
-def _compute_relative_half_width(samples: Sequence[float]) -> Share:
+def _compute_relative_half_width(samples: Sequence[Seconds]) -> ShareOrZero:
     """Return half of the 95 % interval of the median, relative to it; 0 if there is nothing to know."""
     if not samples:
         return 0.0
@@ -361,7 +373,7 @@ def summarize_times_as_json(times: Times) -> JsonObject:
     }
 
 
-def _explain_unusable_samples(samples: Sequence[float]) -> str:
+def _explain_unusable_samples(samples: Sequence[Seconds]) -> Clause:
     from profkit.evidence.samples import THRESHOLDS, group_samples_by_process, summarize_samples
 
     fault = summarize_samples(group_samples_by_process(samples, "the samples"), THRESHOLDS).unusable
@@ -372,7 +384,7 @@ def _explain_unusable_samples(samples: Sequence[float]) -> str:
     }.get(str(fault), str(fault))
 
 
-def _summarize_samples(samples: Sequence[float]) -> JsonObject | None:
+def _summarize_samples(samples: Sequence[Seconds]) -> JsonObject | None:
     if not samples:
         return None
     from profkit.evidence.stats import estimate_median

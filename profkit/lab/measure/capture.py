@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from statistics import median
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 from msgspec import structs
@@ -20,7 +20,7 @@ from profkit.collect import process
 from profkit.collect.profiler import require_valid_kernel_regex
 from profkit.collect.timeline import INJECTED
 from profkit.errors import ProfkitError
-from profkit.files import list_folder, make_temporary_folder, read_json, write_text
+from profkit.files import list_folder_entries, make_temporary_folder, read_json, write_text
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.pipeline import (
     explain_missing_verdict,
@@ -30,6 +30,10 @@ from profkit.lab.measure.session import Progress
 from profkit.lab.measure.targets import Target
 from profkit.lab.measure.variants import build, problem, variants
 from profkit.records.store import Document, JsonObject
+
+if TYPE_CHECKING:
+    from profkit.units import CommandWords, MacroName, PythonText, Sentence
+
 
 CASE = "captured"
 VARIANT = "captured"
@@ -73,7 +77,7 @@ def make_unused_folder_name(kernel: str, taken_names: set[str]) -> str:
     return name
 
 
-def _render_variant(captured_kernel: CapturedKernel, program: str, launch_count: int) -> str:
+def _render_variant(captured_kernel: CapturedKernel, program: str, launch_count: int) -> PythonText:
     """Return the text of a variant: prose, imports, constants, definitions, the launch."""
     tunables = _choose_tunable_values(captured_kernel)
     prose = _render_prose(captured_kernel, program, launch_count, tunables)
@@ -89,7 +93,7 @@ def _render_variant(captured_kernel: CapturedKernel, program: str, launch_count:
 
 def _write_arguments_and_locals(
     captured_kernel: CapturedKernel, tunables: Mapping[str, Any]
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[PythonText], list[PythonText]]:
     """Return a launch's arguments as code, and the lines that give numbers of the grid a name."""
     arguments = []
     lines = []
@@ -107,7 +111,7 @@ def _write_arguments_and_locals(
     return arguments, lines
 
 
-def _render_launch(captured_kernel: CapturedKernel, tunables: Mapping[str, Any]) -> str:
+def _render_launch(captured_kernel: CapturedKernel, tunables: Mapping[str, Any]) -> PythonText:
     arrays = []
     for i in range(len(captured_kernel["inputs"])):
         arrays.append(f"in{i}")
@@ -126,7 +130,7 @@ def _render_launch(captured_kernel: CapturedKernel, tunables: Mapping[str, Any])
     )
 
 
-def _choose_tunable_values(captured_kernel: CapturedKernel) -> dict[str, list[int]]:
+def _choose_tunable_values(captured_kernel: CapturedKernel) -> dict[MacroName, list[int]]:
     """Return tunable -> values, the program's own first: warps, stages, blocks of the grid."""
     sizes = {}
     for parameter in captured_kernel["parameters"]:
@@ -242,7 +246,7 @@ class CaptureDocument(
 
 
 def capture_program_launches(
-    command: Sequence[str], output: Path, options: CaptureOptions, echo: BinaryIO | None = None
+    command: CommandWords, output: Path, options: CaptureOptions, echo: BinaryIO | None = None
 ) -> list[CapturedEntry]:
     """Run a program to its end and capture launches on the way; an error if a hook saw none."""
     require_valid_kernel_regex(options.kernel)
@@ -263,7 +267,7 @@ _HINT = (
 )
 
 
-def _explain_no_launch(command: Sequence[str], done: process.FinishedCommand) -> str:
+def _explain_no_launch(command: CommandWords, done: process.FinishedCommand) -> Sentence:
     if done.status is None:
         return f"{command[0]} was stopped at --timeout before it launched a Triton kernel"
     words = (done.output.strip().splitlines() or [""])[-1][:200]
@@ -304,7 +308,7 @@ def _write_problem_of_kernel(
         return CapturedEntry(kernel=name, launches=launches, why_not=row["why_not"] or None)
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
-    new = output / make_unused_folder_name(name, {p.name for p in list_folder(output)})
+    new = output / make_unused_folder_name(name, {p.name for p in list_folder_entries(output)})
     file = str(write_captured_problem(left, new, program, launches))
     notes = (*about["notes"], *(() if about["bit_equal"] else ("it is not the same each time",)))
     return CapturedEntry(

@@ -22,6 +22,7 @@ from profkit.records.store import Document
 
 if TYPE_CHECKING:
     from profkit.lab.measure.data import Array, Bytes
+    from profkit.units import CaseName, Clause, CudaStream, Sentence
 
 _PIECE = 1 << 18  # elements: 2 MB a temporary
 
@@ -144,7 +145,7 @@ class Check:
     sanitizer: dict[str, str] = field(default_factory=dict)
 
     @property
-    def faults(self) -> list[str]:
+    def faults(self) -> list[Sentence]:
         """Return every fault with its case, one line each."""
         lines = []
         for checked in self.cases:
@@ -153,7 +154,7 @@ class Check:
         return lines
 
     @property
-    def correct_cases(self) -> tuple[str, ...]:
+    def correct_cases(self) -> tuple[CaseName, ...]:
         """Return names of the cases that are right, once per seed."""
         return tuple(c.case for c in self.cases if c.status == "right")
 
@@ -204,13 +205,13 @@ def run_and_check_case(
         call(here)
         device.wait_for_gpu_or_stream()
     except device.CudaError as error:
-        return make_failed_case(data, error)
+        return make_case_failed_by_cuda(data, error)
     host = here.copy_arena_to_host()
     device.free_device_memory(here.base)
     return judge_finished_launch(problem, here, host)
 
 
-def make_failed_case(data: CaseData, error: device.CudaError) -> CaseCheck:
+def make_case_failed_by_cuda(data: CaseData, error: device.CudaError) -> CaseCheck:
     """Return a case that ended in a CUDA error; raises it again if the context is lost."""
     if error.code == device.NOT_SUPPORTED:
         return CaseCheck(data.case, data.seed, "not supported")
@@ -232,13 +233,13 @@ def judge_finished_launch(problem: Problem, arena: Arena, arena_bytes: Bytes) ->
 
 
 def _list_faults(
-    verdict: Accuracy, out: Array, reference: Array, unwritten: int, atol: float, rtol: float
-) -> Iterator[str]:
-    """Yield what is wrong with an output; `unwritten`: how many of its elements were never written."""
-    if verdict.wrong and unwritten:
-        yield f"{unwritten} of {out.size} elements were never written"
-    if verdict.nans > unwritten:
-        yield f"{verdict.nans - unwritten} elements are NaN or infinite"
+    verdict: Accuracy, out: Array, reference: Array, unwritten_count: int, atol: float, rtol: float
+) -> Iterator[Clause]:
+    """Yield what is wrong with an output, of which some elements may never have been written."""
+    if verdict.wrong and unwritten_count:
+        yield f"{unwritten_count} of {out.size} elements were never written"
+    if verdict.nans > unwritten_count:
+        yield f"{verdict.nans - unwritten_count} elements are NaN or infinite"
     if verdict.wrong > verdict.nans:
         at = verdict.worst
         yield (
@@ -279,7 +280,7 @@ def check_launcher_is_asynchronous(
     problem: Problem,
     data: CaseData,
     tools: library.Support,
-    stream: int,
+    stream: CudaStream,
 ) -> CaseCheck:
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
     here = upload_arena(data)
@@ -296,7 +297,7 @@ def check_launcher_is_asynchronous(
         spinning = time.perf_counter() - began < _SPIN
         device.wait_for_gpu_or_stream()
     except device.CudaError as error:
-        return make_failed_case(data, error)
+        return make_case_failed_by_cuda(data, error)
     judged = judge_finished_launch(problem, here, here.copy_arena_to_host())
     faults = list(judged.faults)
     if waited > _SPIN / 2:

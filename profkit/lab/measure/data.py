@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from profkit.units import ByteCount
+    from profkit.units import ByteCount, CaseName, CudaStream, DeviceAddress, TorchTensor
 
     Array = NDArray[np.generic]
     Bytes = NDArray[np.uint8]
@@ -36,7 +36,7 @@ class ArrayType(NamedTuple):
     dtype: str
 
     @property
-    def size(self) -> int:
+    def size(self) -> ByteCount:
         """Return the bytes that it takes."""
         return prod(self.shape) * choose_storage_type(self.dtype).itemsize
 
@@ -92,7 +92,7 @@ def _map_array_file(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
 
 
 def load_or_compute_case_data(
-    problem: Problem, case: str, seed: int, cache_folder: Path, inputs_key: str | None = None
+    problem: Problem, case: CaseName, seed: int, cache_folder: Path, inputs_key: str | None = None
 ) -> CaseData:
     """Compute inputs and reference of a case once; `inputs_key` is the header's `inputs:` key."""
     key = hashlib.sha256(f"{problem.hash}:{case}:{seed}:{inputs_key}".encode()).hexdigest()[:12]
@@ -111,7 +111,7 @@ def _make_array_types(shapes: list[Any]) -> tuple[ArrayType, ...]:
 
 
 def _compute_and_store_case(
-    problem: Problem, case: Any, seed: int, inputs_key: str | None, place: Path
+    problem: Problem, case: Any, seed: int, inputs_key: str | None, folder: Path
 ) -> None:
     import numpy as np
 
@@ -120,9 +120,9 @@ def _compute_and_store_case(
         inputs.append(np.ascontiguousarray(a))
     outputs = problem.module.reference(case, inputs)
     for i, array in enumerate(inputs):
-        write_bytes(place / f"in{i}", array.tobytes())
+        write_bytes(folder / f"in{i}", array.tobytes())
     for i, array in enumerate(outputs):
-        write_bytes(place / f"ref{i}", array.astype(np.float32).tobytes())
+        write_bytes(folder / f"ref{i}", array.astype(np.float32).tobytes())
     named = getattr(problem.module, "input_types", None)
     if named:
         types = [dtype for _, dtype in named(case)]
@@ -133,7 +133,7 @@ def _compute_and_store_case(
         "outputs": [(tuple(shape), dtype) for shape, dtype in problem.module.outputs(case)],
         "begins": sorted(problem.map_inplace_outputs_to_inputs(case).items()),
     }
-    write_text(place / "data.json", json.dumps(shapes))
+    write_text(folder / "data.json", json.dumps(shapes))
 
 
 BFLOAT16 = "bfloat16"  # numpy has none
@@ -155,7 +155,7 @@ def decode_stored_values(array: Array, dtype: str) -> Array:
     return (array.astype(np.uint32) << 16).view(np.float32)
 
 
-def make_host_tensor(array: Array, dtype: str) -> Any:
+def make_host_tensor(array: Array, dtype: str) -> TorchTensor:
     """Return an array as a tensor on the host, of its shape and of this type."""
     import numpy as np
     import torch
@@ -166,7 +166,7 @@ def make_host_tensor(array: Array, dtype: str) -> Any:
     return tensor
 
 
-def copy_tensor_values_to_host(tensor: Any) -> Array:
+def copy_tensor_values_to_host(tensor: TorchTensor) -> Array:
     """Return a tensor's values on the host, in its shape; bfloat16 as float32."""
     import torch
 
@@ -194,7 +194,7 @@ class Arena:
     inputs: tuple[Span, ...]
     outputs: tuple[Span, ...]
 
-    def write_initial_contents_to(self, data: CaseData | None, address: int) -> None:
+    def write_initial_contents_to(self, data: CaseData | None, address: DeviceAddress) -> None:
         """Put at an address what stands here before a launch; without data, no inputs."""
         import numpy as np
 
@@ -211,7 +211,7 @@ class Arena:
             span.cut_span_out_of_allocation(image)[:] = image[first : first + span.size]
         device.copy_to_device(address, image.ctypes.data, self.size)
 
-    def make_args(self, problem: Problem, stream: int) -> Args:
+    def make_args(self, problem: Problem, stream: CudaStream) -> Args:
         """Return the addresses and values that a variant is launched with."""
         inputs = [self.base + span.offset for span in self.inputs]
         outputs = [self.base + span.offset for span in self.outputs]
@@ -283,7 +283,7 @@ class Arena:
             behind = name
 
 
-def plan_arena(data: CaseData, base_address: int = 0) -> Arena:
+def plan_arena(data: CaseData, base_address: DeviceAddress = 0) -> Arena:
     """Place inputs and outputs one after another, with guards around each."""
     at = GUARD
     places = []

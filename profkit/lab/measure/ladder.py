@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -23,6 +24,9 @@ from profkit.records.paths import find_all_run_files
 from profkit.records.record import Record, amend_record, read_record
 from profkit.records.store import Document, JsonObject, Read
 from profkit.reports.figures import get_base_name_of_kernel
+
+if TYPE_CHECKING:
+    from profkit.units import CaseName, KernelName, SmArch, VariantName
 
 
 class BuildEntry(Document, frozen=True, kw_only=True):
@@ -141,7 +145,9 @@ def list_variant_states(
     return Read(rows, problems)
 
 
-def _list_record_states(variant: Variant, records: Iterable[tuple[Path, str]]) -> dict[str, str]:
+def _list_record_states(
+    variant: Variant, records: Iterable[tuple[Path, CaseName]]
+) -> dict[CaseName, str]:
     """Return case -> how its record stands to today's source."""
     states: dict[str, str] = {}
     for path, case in records:
@@ -158,7 +164,9 @@ def _list_record_states(variant: Variant, records: Iterable[tuple[Path, str]]) -
     return states
 
 
-def _find_records_by_variant(artifacts_folder: Path) -> dict[str, list[tuple[Path, str]]]:
+def _find_records_by_variant(
+    artifacts_folder: Path,
+) -> dict[VariantName, list[tuple[Path, CaseName]]]:
     """Return variant -> its run records, each with its case, of whichever problem."""
     records: dict[str, list[tuple[Path, str]]] = {}
     for (variant, case), several in find_all_run_files(artifacts_folder).items():
@@ -225,7 +233,7 @@ def _update_source_of_record(record: Record, source: RecordedSource, built: Buil
 
 
 def compile_and_check_budgets(
-    places: LabFolders, variant_names: Sequence[str], archs: Sequence[str] | None
+    places: LabFolders, variant_names: Sequence[str], archs: Sequence[SmArch] | None
 ) -> list[CompiledVariant]:
     """Compile variants and hold them to their budgets.
 
@@ -248,7 +256,7 @@ def compile_and_check_budgets(
         return [_make_compiled_variant(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 
-def _find_present_arch() -> str:
+def _find_present_arch() -> SmArch:
     try:
         return device.find_common_arch() or device.query_first_gpu().arch
     except ProfkitError as error:
@@ -269,8 +277,8 @@ def _make_compiled_variant(
 
 
 def _find_most_dynamic_shared(
-    launches: Mapping[str, Sequence[GraphLaunch]] | None,
-) -> dict[str, GraphLaunch]:
+    launches: Mapping[CaseName, Sequence[GraphLaunch]] | None,
+) -> dict[KernelName, GraphLaunch]:
     """Return kernel -> its launch with the most dynamic shared memory."""
     most: dict[str, GraphLaunch] = {}
     for launch in itertools.chain.from_iterable((launches or {}).values()):

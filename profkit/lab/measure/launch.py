@@ -13,13 +13,17 @@ import mmap
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.collect.process import exit_when_parent_ends
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device, library
 
+if TYPE_CHECKING:
+    from profkit.units import DeviceAddress, ExitStatus
 
-def _run_launch_plan(arguments: list[str]) -> int:
+
+def _run_launch_plan(arguments: list[str]) -> ExitStatus:
     """Do what a plan says; what goes wrong is one line on stderr and status 2."""
     exit_when_parent_ends()
     plan = library.LaunchPlan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
@@ -61,7 +65,7 @@ def _prepare_variant_call(plan: library.LaunchPlan) -> Callable[[], None]:
     return lambda: library.call_launcher(lib, args)
 
 
-def _upload_file(path: Path) -> int:
+def _upload_file(path: Path) -> DeviceAddress:
     size = path.stat().st_size
     pointer = device.allocate_device_memory(size)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -34,7 +34,7 @@ from profkit.collect.process import Tool
 from profkit.errors import ProfkitError, require_package
 from profkit.evidence.commits import read_current_commit
 from profkit.evidence.tables import HistoryTwin
-from profkit.files import is_there
+from profkit.files import is_path_there
 from profkit.lab.measure import targets
 from profkit.lab.measure.session import (
     GpuPool,
@@ -48,7 +48,7 @@ from profkit.lab.measure.targets import (
     add_timing_of_run,
     build_target,
     make_profile_plan,
-    make_record,
+    make_record_without_timing,
 )
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.worker import TIMEOUT, Setup, Worker
@@ -56,6 +56,9 @@ from profkit.records.parts import Commit, NcuRun, RecordedReport
 from profkit.records.paths import make_run_paths
 from profkit.records.record import Record, write_record
 from profkit.records.store import compute_sha256_of_file
+
+if TYPE_CHECKING:
+    from profkit.units import CaseName, DaskClientOrExecutor
 
 
 def measure_target(
@@ -125,7 +128,7 @@ def profile_target(
     results: dict[tuple[str, str], Profiled] = {}
     reporting = threading.Lock()
 
-    def profile_one(visible: str | None, at: tuple[str, str], _: bool) -> None:
+    def profile_one(visible: str | None, at: tuple[str, CaseName], _: bool) -> None:
         name, case = at
         result = profiler.make_result_without_report(name, case)
         if result.problem is None:
@@ -141,7 +144,7 @@ def profile_target(
     return Profiling(tuple(results[at] for at in every), run.measured)
 
 
-def explain_missing_verdict(run: TargetRun, name: str, case: str) -> ProfkitError | None:
+def explain_missing_verdict(run: TargetRun, name: str, case: CaseName) -> ProfkitError | None:
     """Return why a variant gets no time and no verdict; None if it does."""
     built = run.builds.get(name)
     measured = run.measured
@@ -167,8 +170,8 @@ class _Profiler:
     ncu: Tool | ProfkitError  # an error: why there are no reports
     commit: Commit | None
 
-    def make_result_without_report(self, name: str, case: str) -> Profiled:
-        record = structs.replace(make_record(self.run, name, case), git=self.commit)
+    def make_result_without_report(self, name: str, case: CaseName) -> Profiled:
+        record = structs.replace(make_record_without_timing(self.run, name, case), git=self.commit)
         check = self.run.measured.checks.get(name)
         wrong = check is not None and check.status in ("wrong", "failed")
         return Profiled(
@@ -195,7 +198,7 @@ class _Profiler:
         if reported is not None:
             write_record(path, reported)
             return replace(result, record=reported, report=report)
-        if not is_there(report):
+        if not is_path_there(report):
             write_record(path, record)
         why = None
         if isinstance(self.ncu, ProfkitError):
@@ -255,7 +258,7 @@ class HostResult:
 
 
 def profile_cases_on_workers(
-    client: Any,
+    client: DaskClientOrExecutor,
     profile_arguments: Sequence[str],
     cases: Sequence[str],
     finished: Callable[[HostResult], None],
@@ -291,7 +294,7 @@ def profile_cases_on_workers(
     return [results[case] for case in cases]
 
 
-def _profile_case_on_worker(profile_arguments: Sequence[str], case: str) -> HostResult:
+def _profile_case_on_worker(profile_arguments: Sequence[str], case: CaseName) -> HostResult:
     """Profile one case, in a process of its own on the worker's GPU."""
     from profkit.interpreter import make_module_command
 
@@ -330,7 +333,7 @@ def iterate_aa_comparisons(
 
 
 def _require_correct_results(
-    worker: Worker, builds: list[Build], checks: tuple[tuple[str, int], ...]
+    worker: Worker, builds: list[Build], checks: tuple[tuple[CaseName, int], ...]
 ) -> None:
     for built in builds:
         name = built.variant.id

@@ -7,6 +7,7 @@ import re
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.collect import process, tools
 from profkit.errors import ProfkitError
@@ -15,6 +16,10 @@ from profkit.lab.measure.check import CaseCheck, Check
 from profkit.lab.measure.cuda.library import LaunchPlan
 from profkit.lab.measure.session import Progress
 from profkit.lab.measure.targets import TargetRun, make_profile_plan
+
+if TYPE_CHECKING:
+    from profkit.units import CaseName, Seconds, TextOrEmpty
+
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _FOUND = 86  # an exit status that nothing else uses
@@ -33,7 +38,7 @@ CLEAN = "clean"
 
 
 def run_sanitizer_tool(
-    sanitizer: Path, plan: LaunchPlan, tool: str, timeout_s: float = 300.0
+    sanitizer: Path, plan: LaunchPlan, tool: str, timeout_s: Seconds = 300.0
 ) -> str:
     """Run a plan (see profkit.lab.measure.launch) under one tool; its verdict.
 
@@ -48,7 +53,7 @@ def run_sanitizer_tool(
     return summarize_sanitizer_output(tool, done.status, done.output)
 
 
-def _find_last_program_line(output: str) -> str:
+def _find_last_program_line(output: str) -> TextOrEmpty:
     """Return the last line that the program wrote and not the tool; empty for none."""
     last = ""
     for line in output.splitlines():
@@ -95,7 +100,7 @@ _ENOUGH = 1e7  # operations of a case that has several tiles and a ragged end
 _AT_ONCE = 6  # each is mostly starting up, on a processor core of its own
 
 
-def add_verdicts_of_sanitizer(run: TargetRun, progress: Progress) -> None:
+def run_sanitizer_on_all_variants(run: TargetRun, progress: Progress) -> None:
     """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts.
 
     They are kept next to the build, so that the records of this very binary have them. A tool that
@@ -118,17 +123,19 @@ def add_verdicts_of_sanitizer(run: TargetRun, progress: Progress) -> None:
             for tool, verdict in verdicts.items():
                 progress(f"{tool} {name} {case}")
                 check = run.measured.checks[name]
-                run.measured.checks[name] = _add_sanitizer_verdict(check, case, tool, verdict)
+                run.measured.checks[name] = _wait_for_sanitizer_verdict(check, case, tool, verdict)
             kept = run.measured.checks[name].sanitizer
             write_text(library.with_name("sanitizer.json"), json.dumps(kept))
     finally:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C: what has not begun never does
 
 
-def _add_sanitizer_verdict(check: Check, case: str, tool: str, running: Future[str]) -> Check:
+def _wait_for_sanitizer_verdict(
+    check: Check, case: CaseName, tool: str, verdict_future: Future[str]
+) -> Check:
     """Return a check with one tool's verdict; what is not clean makes the variant wrong."""
     try:
-        verdict = running.result()
+        verdict = verdict_future.result()
     except ProfkitError as error:
         verdict = error.message
     check = replace(check, sanitizer={**check.sanitizer, tool: verdict})
@@ -138,7 +145,7 @@ def _add_sanitizer_verdict(check: Check, case: str, tool: str, running: Future[s
     return replace(check, status="wrong", cases=(*check.cases, fault))
 
 
-def _choose_small_case(run: TargetRun, check: Check) -> str:
+def _choose_small_case(run: TargetRun, check: Check) -> CaseName:
     """Return the check with the fewest operations above ten million that the variant supports.
 
     Large enough for several tiles and a ragged end, small enough for tools that slow a kernel down

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from profkit.collect.process import exit_when_parent_ends
@@ -22,12 +23,16 @@ from profkit.lab.measure.cuda import device, library
 from profkit.lab.measure.variants import problem
 from profkit.lab.measure.worker import Begun, Entry, Reply
 
+if TYPE_CHECKING:
+    from profkit.units import CaseName, ExitStatus
+
+
 Say = Callable[[worker.Event], None]
 LOST = 3  # exit status: the CUDA context is gone
 _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
 
-def _serve_jobs() -> int:
+def _serve_jobs() -> ExitStatus:
     exit_when_parent_ends()
     say = _open_event_stream()
     server: _WorkerServer | None = None
@@ -138,7 +143,7 @@ class _WorkerServer:
             first = (str(error).splitlines() or ["?"])[0]
             self.say(Reply(refused={entry.name: f"{entry.name} cannot run here: {first}"}))
 
-    def _load_data(self, case: str, seed: int, grid: str | None) -> data.CaseData:
+    def _load_data(self, case: CaseName, seed: int, grid: str | None) -> data.CaseData:
         return data.load_or_compute_case_data(self.problem, case, seed, self.folder, grid)
 
     def _load_library(self, entry: Entry) -> ctypes.CDLL:
@@ -146,7 +151,7 @@ class _WorkerServer:
             raise ProfkitError(f"{entry.name} is not a variant: only variants are checked")
         return library.load_launcher_library(entry.library)  # loaded once: it stays in the process
 
-    def _prepare_subject(self, entry: Entry, case: str) -> bench.Subject:
+    def _prepare_subject(self, entry: Entry, case: CaseName) -> bench.Subject:
         """Return an entry, ready to be timed; the values of a reference are judged on the way."""
         key = entry.name, case
         if key not in self.subjects:

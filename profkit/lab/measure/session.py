@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure.bench import ROUNDS
@@ -22,6 +22,10 @@ from profkit.lab.measure.check import CaseCheck, combine_case_checks, merge_chec
 from profkit.lab.measure.targets import TargetRun
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.worker import TIMEOUT, Entry, Setup, Worker, WorkerLost
+
+if TYPE_CHECKING:
+    from profkit.units import CaseName
+
 
 ItemT = TypeVar("ItemT")
 MemberT = TypeVar("MemberT")
@@ -50,17 +54,17 @@ class GpuPool(Generic[MemberT]):
     lost: list[tuple[MemberT, ProfkitError]] = field(default_factory=list)
 
     def share_items(
-        self, items: Sequence[ItemT], do: Callable[[MemberT, ItemT, bool], None]
+        self, items: Sequence[ItemT], do_item: Callable[[MemberT, ItemT, bool], None]
     ) -> None:
         """Do every item once, each in a thread of its own; all scheduling is done in the caller's.
 
-        In their order: do(member, item, last); `last`: nobody is left who has not tried it.
+        In their order: do_item(member, item, last); `last`: nobody is left who has not tried it.
         GivenBack leaves an item to another member; any other ProfkitError ends the member as well,
         and is raised if it was the last one; anything else ends all when what runs has ended.
         """
         if len(self.members) == 1:
             for item in items:
-                do(self.members[0], item, True)
+                do_item(self.members[0], item, True)
             return
         ended: _Ended[MemberT, ItemT] = SimpleQueue()
         free = list(self.members)
@@ -71,7 +75,7 @@ class GpuPool(Generic[MemberT]):
                 if taken := self._take_untried_job(member, waiting):
                     free.remove(member)
                     # Daemons: after Ctrl-C nobody waits for them.
-                    given = do, member, taken, ended
+                    given = do_item, member, taken, ended
                     threading.Thread(target=self._run_job, args=given, daemon=True).start()
             member, job, error = ended.get()
             if error:
@@ -84,57 +88,57 @@ class GpuPool(Generic[MemberT]):
 
     def _run_job(
         self,
-        do: Callable[[MemberT, ItemT, bool], None],
+        do_item: Callable[[MemberT, ItemT, bool], None],
         member: MemberT,
         job: _Job[ItemT, MemberT],
-        ended: _Ended[MemberT, ItemT],
+        ended_jobs: _Ended[MemberT, ItemT],
     ) -> None:
         error: BaseException | None = None
         try:
             untried = [other for other in self.members if other not in job.tried]
             is_last = untried in ([], [member])
-            do(member, job.item, is_last)
+            do_item(member, job.item, is_last)
         except BaseException as caught:  # noqa: BLE001 - raised where the items were given
             error = caught
-        ended.put((member, job, error))
+        ended_jobs.put((member, job, error))
 
     def _handle_error(
         self,
         member: MemberT,
         job: _Job[ItemT, MemberT],
         error: BaseException,
-        waiting: deque[_Job[ItemT, MemberT]],
+        waiting_jobs: deque[_Job[ItemT, MemberT]],
     ) -> BaseException | None:
         """Put a job that others can do back into the queue; return an error that ends all."""
         if isinstance(error, GivenBack):
             job.tried.append(member)
-            waiting.append(job)
+            waiting_jobs.append(job)
             return None
         if not isinstance(error, ProfkitError):
             return error
         self.members.remove(member)
         self.lost.append((member, error))
-        waiting.appendleft(job)
+        waiting_jobs.appendleft(job)
         if self.members:
             return None
         return error
 
     def _take_untried_job(
-        self, member: MemberT, waiting: deque[_Job[ItemT, MemberT]]
+        self, member: MemberT, waiting_jobs: deque[_Job[ItemT, MemberT]]
     ) -> _Job[ItemT, MemberT] | None:
         """Take out the first job that a member has not tried."""
-        for job in tuple(waiting):
+        for job in tuple(waiting_jobs):
             if all(m in job.tried for m in self.members):
                 job.tried.clear()  # the others were lost meanwhile
             if member not in job.tried:
-                waiting.remove(job)
+                waiting_jobs.remove(job)
                 return job
         return None
 
 
 def check_and_time_run(
     run: TargetRun,
-    cases_and_seeds: Sequence[tuple[str, int]],
+    cases_and_seeds: Sequence[tuple[CaseName, int]],
     progress: Progress,
     is_timed: bool = True,
 ) -> None:
@@ -205,7 +209,7 @@ class _Session:
         with self.lock:
             self.run.measured.checks[name] = reply.checks[name]
 
-    def measure_case(self, worker: Worker, case: str, is_last_gpu: bool) -> None:
+    def measure_case(self, worker: Worker, case: CaseName, is_last_gpu: bool) -> None:
         """Time everything that is correct at one case, in turns; what takes the worker with it not."""
         while True:
             try:
@@ -240,7 +244,7 @@ class _Session:
                 fault = CaseCheck("?", 0, "failed", faults=(why,))
                 measured.checks[name] = combine_case_checks(name, self.run.target.problem, [fault])
 
-    def _measure_case(self, worker: Worker, case: str) -> None:
+    def _measure_case(self, worker: Worker, case: CaseName) -> None:
         measured = self.run.measured
         entries = []
         for build in self.builds:
@@ -268,7 +272,7 @@ class _Session:
                 for entry in entries:
                     measured.gpus[entry.name, case] = worker.gpu
 
-    def _is_timed(self, build: Build, case: str) -> bool:
+    def _is_timed(self, build: Build, case: CaseName) -> bool:
         """Return whether a build is correct at a case, and has not taken a worker with it."""
         name = build.variant.id
         measured = self.run.measured

@@ -15,7 +15,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.lab.measure import bench, check
 from profkit.lab.measure.bench import Subject
@@ -30,6 +30,10 @@ from profkit.lab.measure.data import (
 )
 from profkit.lab.measure.variants.problem import Problem
 
+if TYPE_CHECKING:
+    from profkit.units import CudaGraph, CudaStream, DeviceAddress, TorchTensor
+
+
 HOLD = 200_000  # nanoseconds that the kernel ahead writes late: many times a launch
 _REPLAYS = 2  # the second one begins on what the first has left
 _ADVICE = "in a row of launches, its inputs written by the kernel ahead"
@@ -40,7 +44,7 @@ def _check_launches_in_graph(
     problem: Problem,
     inputs: Sequence[CaseData],
     tools: library.Support,
-    stream: int,
+    stream: CudaStream,
 ) -> CaseCheck | None:
     """Launch on one set of inputs after another, in a captured graph, and judge each result.
 
@@ -54,7 +58,7 @@ def _check_launches_in_graph(
     images = [_upload_initial_contents(here, data) for data in inputs]
     results = [device.allocate_device_memory(here.size) for _ in inputs]
 
-    def run_in_row() -> None:
+    def enqueue_late_inputs_in_row() -> None:
         for image, result in zip(images, results, strict=True):
             tools.copy_after_delay(here.base, blank, here.size, 0, stream)
             tools.copy_after_delay(here.base, image, here.size, HOLD, stream)
@@ -62,20 +66,20 @@ def _check_launches_in_graph(
             tools.copy_after_delay(result, here.base, here.size, 0, stream)
 
     try:
-        if not _try_replay_in_graph(run_in_row, stream):
+        if not _try_replay_in_graph(enqueue_late_inputs_in_row, stream):
             return None
         places = zip(inputs, results, strict=True)
         return _judge_outputs_in_row(
             problem, [replace(here, data=data, base=at) for data, at in places]
         )
     except device.CudaError as error:
-        return check.make_failed_case(inputs[0], error)
+        return check.make_case_failed_by_cuda(inputs[0], error)
     finally:
         for address in (here.base, blank, *images, *results):
             device.free_device_memory(address)
 
 
-def _try_replay_in_graph(enqueue_work: Callable[[], None], stream: int) -> bool:
+def _try_replay_in_graph(enqueue_work: Callable[[], None], stream: CudaStream) -> bool:
     """Run a body as a graph, several times in a row; return whether a graph can hold it."""
     captured = _capture_graph_or_none(enqueue_work, stream)
     if captured is None:
@@ -87,7 +91,9 @@ def _try_replay_in_graph(enqueue_work: Callable[[], None], stream: int) -> bool:
     return True
 
 
-def _capture_graph_or_none(enqueue_work: Callable[[], None], stream: int) -> int | None:
+def _capture_graph_or_none(
+    enqueue_work: Callable[[], None], stream: CudaStream
+) -> CudaGraph | None:
     try:
         return library.capture_graph(stream, enqueue_work)
     except device.CudaError as error:
@@ -96,7 +102,7 @@ def _capture_graph_or_none(enqueue_work: Callable[[], None], stream: int) -> int
         return None
 
 
-def _upload_initial_contents(arena: Arena, data: CaseData | None) -> int:
+def _upload_initial_contents(arena: Arena, data: CaseData | None) -> DeviceAddress:
     """Put elsewhere on the device what stands in the allocation before a launch."""
     address = device.allocate_device_memory(arena.size)
     arena.write_initial_contents_to(data, address)
@@ -166,7 +172,10 @@ def run_native_subject(
 
 
 def run_launcher_subject(
-    name: str, lib: ctypes.CDLL, arguments: Callable[[int], library.Args], tools: library.Support
+    name: str,
+    lib: ctypes.CDLL,
+    arguments: Callable[[CudaStream], library.Args],
+    tools: library.Support,
 ) -> Subject:
     """Return a library's one function, run once on what `arguments` gives for a stream.
 
@@ -174,10 +183,10 @@ def run_launcher_subject(
     """
     args = cache(arguments)
 
-    def start_call(stream: int) -> None:
+    def start_call(stream: CudaStream) -> None:
         library.call_launcher(lib, args(stream))
 
-    def time_calls(n: int, stream: int) -> bench.PlainCall:
+    def time_calls(n: int, stream: CudaStream) -> bench.PlainCall:
         return bench.time_plain_calls(
             lambda: tools.time_launcher_on_host(lib, args(stream), n), n, stream
         )
@@ -204,15 +213,15 @@ def run_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any]
 
     streams: dict[int, Any] = {}
 
-    def use_stream(stream: int) -> Any:
+    def use_stream(stream: CudaStream) -> Any:
         external = streams.setdefault(stream, torch.cuda.ExternalStream(stream))
         return torch.cuda.stream(external)
 
-    def start_call(stream: int) -> None:
+    def start_call(stream: CudaStream) -> None:
         with use_stream(stream):
             call()
 
-    def capture_graph(body: Callable[[], None], stream: int) -> Callable[[], None]:
+    def capture_graph(body: Callable[[], None], stream: CudaStream) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=torch.cuda.ExternalStream(stream)):
             body()
@@ -223,7 +232,7 @@ def run_torch_subject(name: str, call: Callable[[], Any]) -> tuple[Subject, Any]
 
         return replay_graph
 
-    def time_calls(n: int, stream: int) -> bench.PlainCall:
+    def time_calls(n: int, stream: CudaStream) -> bench.PlainCall:
         with use_stream(stream):
             return bench.time_plain_calls(lambda: bench.measure_host_seconds(call, n), n, stream)
 
@@ -258,7 +267,7 @@ class ReferenceUnavailable(Exception):
     """The library cannot do this case here."""
 
 
-def load_inputs_as_gpu_tensors(data: CaseData) -> list[Any]:
+def load_inputs_as_gpu_tensors(data: CaseData) -> list[TorchTensor]:
     """Load the inputs as torch's tensors on the GPU."""
     arrays = zip(data.load_inputs(), data.shapes, strict=True)
     return [make_host_tensor(array, dtype).cuda() for array, (_, dtype) in arrays]

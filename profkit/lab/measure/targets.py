@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from itertools import chain
 from math import isnan, prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import structs
 
 from profkit.collect.tools import read_cached_object
 from profkit.errors import ProfkitError
-from profkit.files import list_folder
+from profkit.files import list_folder_entries
 from profkit.lab.measure import data
 from profkit.lab.measure.bench import Times, summarize_times_as_json
 from profkit.lab.measure.check import Check
@@ -34,6 +34,9 @@ from profkit.lab.measure.variants.variants import Variant
 from profkit.records.parts import LaunchShape, Timing
 from profkit.records.record import Record, parse_record
 from profkit.records.store import Document, JsonObject, read_struct
+
+if TYPE_CHECKING:
+    from profkit.units import CaseName, Seconds, SmArch, UnitName
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ def find_target_by_options(
 def _load_problems(kernels: Path) -> list[Problem]:
     """Return the problems of a folder, without those that lack a file."""
     problems = []
-    for folder in sorted(list_folder(kernels)):
+    for folder in sorted(list_folder_entries(kernels)):
         if problem.is_complete_problem_folder(folder):
             problems.append(problem.load_problem(folder))
     return problems
@@ -166,7 +169,7 @@ class BuiltTarget(NamedTuple):
     support: Path
 
 
-def build_target(target: Target, arch: str | None = None) -> BuiltTarget:
+def build_target(target: Target, arch: SmArch | None = None) -> BuiltTarget:
     """Build the variants and support.cu, for the GPU present unless an architecture is given."""
     arch = arch or device.query_first_gpu().arch
     support = variants.read_variant(build.SUPPORT)
@@ -223,7 +226,7 @@ class TargetRun:
     measured: Measurements = field(default_factory=Measurements)
 
 
-def make_profile_plan(run: TargetRun, name: str, case: str) -> LaunchPlan:
+def make_profile_plan(run: TargetRun, name: str, case: CaseName) -> LaunchPlan:
     """Return what profkit.lab.measure.launch is given for one call."""
     target = run.target
     built = run.builds.get(name)
@@ -252,7 +255,7 @@ def make_profile_plan(run: TargetRun, name: str, case: str) -> LaunchPlan:
     )
 
 
-def _describe_least_work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
+def _describe_least_work(problem: Problem, case: CaseName, gpu: Gpu | None) -> JsonObject:
     """Return what a case computes and moves at least, and how long a GPU takes for that at best."""
     module = problem.module
     of = problem.get_case(case)
@@ -293,14 +296,14 @@ def _describe_build(problem: Problem, built: Build) -> JsonObject:
     return {"resources": [asdict(kernel) for kernel in built.kernels], "source": source}
 
 
-def _add_sanitizer_verdicts(check: Check, built: Build) -> Check:
+def _take_kept_sanitizer_verdicts(check: Check, built: Build) -> Check:
     """Return a check with what the sanitizer found in this very binary."""
     if built.library is None:
         return check
     return replace(check, sanitizer=read_cached_object(built.library.with_name("sanitizer.json")))
 
 
-def make_record(run: TargetRun, name: str, case: str) -> Record:
+def make_record_without_timing(run: TargetRun, name: str, case: CaseName) -> Record:
     """Return the run record of a variant at a case, without its timing and its report."""
     problem = run.target.problem
     measured = run.measured
@@ -310,7 +313,7 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
     gpu = measured.gpus.get((name, case), measured.gpu)
     check = measured.checks.get(name)
     if check and built:
-        check = _add_sanitizer_verdicts(check, built)
+        check = _take_kept_sanitizer_verdicts(check, built)
     document: JsonObject = {
         "variant": name,
         "problem": problem.name,
@@ -332,8 +335,8 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
     return structs.replace(record, shape=shape, backend=backend)
 
 
-def summarize_timing(run: TargetRun, name: str, case: str) -> JsonObject | None:
-    """Return times with intervals; apart from make_record, as the statistics take a while to load."""
+def summarize_timing(run: TargetRun, name: str, case: CaseName) -> JsonObject | None:
+    """Return times with intervals; apart from the record, as the statistics take a while to load."""
     times = run.measured.times.get((name, case))
     return summarize_times_as_json(times) if times else None
 
@@ -344,7 +347,7 @@ def add_timing_of_run(record: Record, run: TargetRun) -> Record:
     return structs.replace(record, timing=read_struct(Timing, times) if times else None)
 
 
-def list_timed_rows(run: TargetRun, case: str) -> tuple[TimedRow, ...]:
+def list_timed_rows(run: TargetRun, case: CaseName) -> tuple[TimedRow, ...]:
     """Return everything that was timed at a case: name, backend of a reference, launches and timing."""
     rows = []
     for name in (*run.builds, *run.target.references):
@@ -368,7 +371,9 @@ def _detect_backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | 
 _EXP = 16  # ex2 results per SM and clock, on every one of them
 
 
-def compute_least_seconds_by_unit(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
+def compute_least_seconds_by_unit(
+    problem: Problem, case: CaseName, gpu: Gpu
+) -> dict[UnitName, Seconds]:
     """Return seconds that each unit (tensor, dram, exp) needs for the work itself, as far as known.
 
     From data sheets, at the highest clock, for machines where counters may not be read: where there

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,6 +24,10 @@ from profkit.lab.measure.bench import Times
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.library import GraphLaunch
+
+if TYPE_CHECKING:
+    from profkit.units import CaseName, FirstAndMostRounds, Seconds
+
 
 TIMEOUT = 120.0  # seconds without a word: no check of one variant takes that long
 FIRST_TIMEOUT = 180.0  # of what is done once: importing torch, computing fp64 references
@@ -197,7 +201,7 @@ class Worker:
             raise
 
     def check_variant_and_list_launches(
-        self, entry: Entry, checks: Sequence[tuple[str, int]], case: str | None = None
+        self, entry: Entry, checks: Sequence[tuple[CaseName, int]], case: CaseName | None = None
     ) -> Reply:
         """Check a variant on (case, seed) pairs, and list its launches at a case."""
         self.start_process()
@@ -206,8 +210,8 @@ class Worker:
     def time_entries(
         self,
         entries: Sequence[Entry],
-        case: str,
-        first_and_most_rounds: tuple[int, int] | None,
+        case: CaseName,
+        first_and_most_rounds: FirstAndMostRounds | None,
         cold: bool = False,
     ) -> Reply:
         """Time entries in turns; without `first_and_most_rounds` their launches are only listed."""
@@ -231,7 +235,7 @@ class Worker:
             with contextlib.suppress(OSError):
                 worker.stdin.close()
 
-    def _ask_process(self, request: Request, timeout_s: float) -> Reply:
+    def _ask_process(self, request: Request, timeout_s: Seconds) -> Reply:
         worker = self._process
         if worker is None or worker.stdin is None:
             raise WorkerClosed
@@ -262,7 +266,7 @@ class Worker:
                     reply.times.update(part.times)
                     reply.refused.update(part.refused)
 
-    def _wait_for_event(self, timeout_s: float, last_begun: Begun) -> Event:
+    def _wait_for_event(self, timeout_s: Seconds, last_begun: Begun) -> Event:
         """Return what the worker says next; it was last `last_begun` this."""
         try:
             line = self._lines.get(timeout=timeout_s)

@@ -29,7 +29,7 @@ from profkit.lab.tune.steer import map_rules_to_directions, require_watched_metr
 from profkit.lab.tune.study import SEED, Study, Trial
 from profkit.lab.tune.task import Task
 from profkit.lab.tune.trial import CONFIRM, Runner
-from profkit.records.header import Header
+from profkit.records.header import VariantHeader
 from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
 from profkit.records.store import (
@@ -66,7 +66,7 @@ def _conclude_search(runner: Runner) -> Conclusion:
         runner, runner.get_incumbent(), study.get_trial(runner.read_defaults_basis().number)
     )
     study.write_note("final", measured.to_json())
-    return decide_whether_champion_replaces_defaults(study, measured)
+    return decide_on_champion(study, measured)
 
 
 def _read_conclusion(study: Study) -> Conclusion | None:
@@ -74,14 +74,10 @@ def _read_conclusion(study: Study) -> Conclusion | None:
     noted = study.read_note("final")
     if noted is None or noted["trials"] != study.count_distinct_ended_trials():
         return None
-    return decide_whether_champion_replaces_defaults(
-        study, msgspec.convert(noted, FinalMeasurement)
-    )
+    return decide_on_champion(study, msgspec.convert(noted, FinalMeasurement))
 
 
-def decide_whether_champion_replaces_defaults(
-    study: Study, measured: FinalMeasurement
-) -> Conclusion:
+def decide_on_champion(study: Study, measured: FinalMeasurement) -> Conclusion:
     """Keep the champion where it is faster than the defaults, and their intervals lie apart."""
     from profkit.evidence.samples import Interval
 
@@ -331,10 +327,10 @@ def write_champion_record(result: SearchResult, folder: Path) -> Path:
     name = task.tuned_name
     run = _make_champion_run(result)
     record = structs.replace(
-        targets.add_timing_of_run(targets.make_record(run, name, task.case), run),
+        targets.add_timing_of_run(targets.make_record_without_timing(run, name, task.case), run),
         git=read_current_commit(task.problem.path.parent),
         # It changes the variant that was tuned, and predicts nothing.
-        header=Header(task.variant.header.title, keys={"after": task.variant.id}),
+        header=VariantHeader(task.variant.header.title, keys={"after": task.variant.id}),
         tune={
             "variant": task.variant.id,
             "config": final.champion.config.values_by_macro,

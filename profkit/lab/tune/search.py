@@ -282,12 +282,12 @@ class Search:
         except WorkerClosed:
             raise
         except WorkerLost as error:
-            self._blame_trial_or_gpu(runner, trial, error)
+            self._fail_trial_or_doubt_gpu(runner, trial, error)
             return
         if is_default and outcome != "measured":
             raise self._make_no_defaults_error(self.study.get_trial(trial.number))
 
-    def _blame_trial_or_gpu(self, runner: Runner, trial: Trial, error: WorkerLost) -> None:
+    def _fail_trial_or_doubt_gpu(self, runner: Runner, trial: Trial, error: WorkerLost) -> None:
         """Find out whose fault it is that a worker went away: the trial's, or the GPU's."""
         worker = runner.worker
         default = self.task.space.default

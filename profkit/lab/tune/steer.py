@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.lab.measure.variants.tunables import Config, Direction, Space
 from profkit.lab.tune.result import FiringRule
+
+if TYPE_CHECKING:
+    from profkit.units import ChangedMacroCount, MovedRanksInAll, RuleName
+
 
 # What a rule asks of any kernel, where `takes:` has the quantity and `steer:` says nothing else.
 ALWAYS = (
@@ -34,7 +39,7 @@ class Proposal:
     rule: str
 
 
-def map_rules_to_directions(space: Space) -> dict[str, list[Direction]]:
+def map_rules_to_directions(space: Space) -> dict[RuleName, list[Direction]]:
     """Return rule -> which way it asks to go; ProfkitError if `steer:` names no rule."""
     from profkit.diagnosis.rules import ALL
 
@@ -81,19 +86,21 @@ def _choose_nearest_steps_in_direction(
     """Choose one step and one further: the nearest configurations with the quantity moved that way."""
     here = space.evaluate_quantities(incumbent)[direction.name]
 
-    def count_moved_ranks(config: Config) -> int:
+    def measure_quantity_moved_that_way(config: Config) -> int:
         return direction.way * (space.evaluate_quantities(config)[direction.name] - here)
 
-    def count_changes(config: Config) -> tuple[int, int, int]:
+    def rank_by_distance_and_move(
+        config: Config,
+    ) -> tuple[ChangedMacroCount, int, MovedRanksInAll]:
         """Return how many macros differ, how far the quantity moves, and over how many values in all."""
         steps = []
         for a, b in zip(config.ranks, incumbent.ranks, strict=True):
             steps.append(abs(a - b))
-        return sum(map(bool, steps)), count_moved_ranks(config), sum(steps)
+        return sum(map(bool, steps)), measure_quantity_moved_that_way(config), sum(steps)
 
     nearest: dict[int, Config] = {}  # by how far the quantity moves
-    for config in sorted(untried, key=count_changes):
-        moved = count_moved_ranks(config)
+    for config in sorted(untried, key=rank_by_distance_and_move):
+        moved = measure_quantity_moved_that_way(config)
         if moved >= max(least_step, 1):
             nearest.setdefault(moved, config)
     return list(nearest.values())[:_EACH]

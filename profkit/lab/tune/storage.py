@@ -8,18 +8,22 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import optuna
 
 from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.units import OptunaStorage, SqliteConnection
+
 
 # Seconds between looks at a storage whose tables somebody else is making.
 _WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 JOURNAL = "journal://"
 
 
-def open_storage(url: str) -> Any:
+def open_storage(url: str) -> OptunaStorage:
     """Open Optuna's storage at a URL; SQLite files for several writers.
 
     `journal:///shared/search.log` is a file on a disk that several hosts share, NFS too: appended to
@@ -49,7 +53,7 @@ def _begin_with_write_lock(connection: Any) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _open_database(url: str) -> Any:
+def _open_database(url: str) -> OptunaStorage:
     """Open the storage and make its tables.
 
     Optuna makes them without a lock: of several processes that begin a search at once, all but one
@@ -71,7 +75,7 @@ def _open_database(url: str) -> Any:
     return optuna.storages.RDBStorage(url, engine_kwargs=engine)
 
 
-def _make_sqlite_connector(url: str) -> Callable[[], Any]:
+def _make_sqlite_connector(url: str) -> Callable[[], SqliteConnection]:
     """Return what opens a SQLite file: written ahead, so that a commit does not wait for the disk.
 
     A killed process loses nothing; a machine that loses power may lose the last trials. Others who
@@ -81,7 +85,7 @@ def _make_sqlite_connector(url: str) -> Callable[[], Any]:
 
     from sqlalchemy.engine import make_url
 
-    def open_file() -> Any:
+    def open_file() -> SqliteConnection:
         path = make_url(url).database or ":memory:"
         # No isolation level: transactions begin where SQLAlchemy says, and as _immediate says.
         connection = sqlite3.connect(

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import optuna
@@ -35,6 +35,10 @@ from profkit.lab.tune.storage import (
     name_this_process,
     open_storage,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import MacroName, OptunaStudy, OptunaTrial, PlainValues, Seconds, Share
+
 
 _STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
 _SIGNS = 10.0  # seconds within which whoever asks for a trial has put a name to it
@@ -102,12 +106,12 @@ class Study:
         """Return how many distinct trials have ended."""
         return sum(trial.is_counted for trial in self.list_trials_but_waiting())
 
-    def write_note(self, key: str, value: Any) -> None:
+    def write_note(self, key: str, value: PlainValues) -> None:
         """Keep a value with the study."""
         with self._lock:
             self._study.set_user_attr(key, value)
 
-    def read_note(self, key: str) -> Any:
+    def read_note(self, key: str) -> PlainValues:
         """Return a value that was kept with the study; None where there is none."""
         with self._lock:
             return self._study.user_attrs.get(key)
@@ -160,7 +164,7 @@ class Study:
             return True
 
     def report_value_and_ask_to_prune(
-        self, trial_number: int, seconds_so_far: float, step: int
+        self, trial_number: int, seconds_so_far: Seconds, step: int
     ) -> bool:
         """Tell an intermediate value; whether the trial is not worth going on with."""
         with self._lock, contextlib.suppress(UpdateFinishedTrialError):
@@ -172,7 +176,7 @@ class Study:
         self,
         trial_number: int,
         outcome: str,
-        seconds_per_call: float | None = None,
+        seconds_per_call: Seconds | None = None,
         result: TrialResult | None = None,
     ) -> None:
         """Write down what came of a trial; a refusal is pruned, so that TPE keeps away from it."""
@@ -219,7 +223,7 @@ class Study:
         claimed = set(map(self._find_claimed_config, known))
         return [config for config in self.possible if config not in claimed]
 
-    def estimate_importance_by_macro(self) -> dict[str, float]:
+    def estimate_importance_by_macro(self) -> dict[MacroName, Share]:
         """Return macro -> its share in what makes a configuration one of the fastest (PED-ANOVA)."""
         done = sum(t.outcome in ("measured", "pruned") for t in self.list_trials_but_waiting())
         if done < 2 * STARTUP:
@@ -239,7 +243,7 @@ class Study:
     def _get_config_of_ranks(self, ranks: Mapping[str, Any]) -> Config:
         return self.space.get_config_at([ranks[m] for m in self.space.macros])
 
-    def _get_value_ranks_of_config(self, config: Config) -> dict[str, int]:
+    def _get_value_ranks_of_config(self, config: Config) -> dict[MacroName, int]:
         return dict(zip(self.space.macros, config.ranks, strict=True))
 
     def _read_trial(self, trial: FrozenTrial) -> Trial:
@@ -305,7 +309,9 @@ class Study:
         earlier = self._wait_for_earlier_trials(before_number)
         return {self._find_claimed_config(t) for t in earlier if t.state != TrialState.WAITING}
 
-    def _find_nearest_untried_ranks(self, sample: Mapping[str, int] | None) -> dict[str, int]:
+    def _find_nearest_untried_ranks(
+        self, sample: Mapping[MacroName, int] | None
+    ) -> dict[MacroName, int]:
         """Return the untried configuration nearest to the sampler's; any, without a sample."""
         free = self._free
         macros = self.space.macros
@@ -351,7 +357,9 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
         self._find_nearest_untried_ranks = nearest
         self._all = dict(space)
 
-    def infer_relative_search_space(self, _study: Any, _trial: Any) -> dict[str, Any]:
+    def infer_relative_search_space(
+        self, _study: OptunaStudy, _trial: OptunaTrial
+    ) -> dict[str, Any]:
         """Return the macros that have more than one value."""
         relative_search_space = {}
         for m, d in self._all.items():
@@ -359,7 +367,9 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
                 relative_search_space[m] = d
         return relative_search_space
 
-    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, int]:
+    def sample_relative(
+        self, study: OptunaStudy, trial: OptunaTrial, search_space: Any
+    ) -> dict[str, int]:
         """Return TPE's sample, or a random one at the start, as a configuration that can be."""
         sample = super().sample_relative(study, trial, search_space)
         if sample:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.collect.process import count_usable_cores, make_thread_pool
 from profkit.errors import ProfkitError
@@ -30,6 +31,9 @@ from profkit.lab.measure.variants.variants import Variant
 from profkit.lab.measure.worker import Entry
 from profkit.lab.tune.result import TrialResult
 from profkit.records.store import JsonObject
+
+if TYPE_CHECKING:
+    from profkit.units import CaseName, KernelName, VariantName
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class Task:
         return tuple(c for c, refusal in self._arithmetic_refusals.items() if refusal is None)
 
     @property
-    def tuned_name(self) -> str:
+    def tuned_name(self) -> VariantName:
         """Return the name of a configuration's record: v3-tuned."""
         return f"{self.variant.id}-tuned"
 
@@ -125,7 +129,7 @@ class Task:
         target = Target(self.problem, (built.variant,), tuple(calls), (self.case,), self.folder)
         return TargetRun(target, {self.tuned_name: built}, self.support, measured)
 
-    def make_variant_name_of_config(self, config: Config) -> str:
+    def make_variant_name_of_config(self, config: Config) -> VariantName:
         """Return the name of a configuration: v3-64-64-4-2."""
         return f"{self.variant.id}-{config.name}"
 
@@ -171,7 +175,7 @@ def _build_config(task: Task, config: Config) -> ReadyBuild:
     return ReadyBuild(built, list_launched_kernels(built, task.problem, task.case))
 
 
-def choose_variant_and_case_to_tune(target: Target) -> tuple[Variant, str]:
+def choose_variant_and_case_to_tune(target: Target) -> tuple[Variant, CaseName]:
     """Return the variant and the case of a search; a ProfkitError if there is nothing to tune."""
     if len(target.variants) != 1 or len(target.cases) != 1:
         raise ProfkitError("a search has one variant and one case", "--variant v3 --case B")
@@ -264,7 +268,9 @@ def find_check_refusal(check: Check, supported: Sequence[str] | None) -> Invalid
     return None
 
 
-def list_launched_kernels(build: Build, problem: Problem, case: str) -> tuple[str, ...] | None:
+def list_launched_kernels(
+    build: Build, problem: Problem, case: CaseName
+) -> tuple[KernelName, ...] | None:
     """Return the demangled names of the kernels that a case launches; None where that is not known."""
     launches = dry.list_launches_by_dry_run(build, problem, case)
     if launches is None:
@@ -285,7 +291,7 @@ def make_machine_code_key(build: Build) -> str | None:
     return f"{build.sass}:{build.host}"
 
 
-def summarize_largest_launch(build: Build, launches: Sequence[GraphLaunch]) -> JsonObject:
+def measure_launch_of_most_blocks(build: Build, launches: Sequence[GraphLaunch]) -> JsonObject:
     """Return what the largest launch takes of an SM, as a trial's result has it; empty without one.
 
     `occupancy` is the theoretical one; None where the architecture is not known.

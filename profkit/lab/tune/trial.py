@@ -37,7 +37,7 @@ from profkit.records.store import make_json_safe
 
 if TYPE_CHECKING:
     from profkit.evidence.stats import TimeComparison
-    from profkit.units import Seconds
+    from profkit.units import FirstAndMostRounds, FrameRow, Seconds, SecondsOrZero
 
     ComparisonAndTimes = tuple[TimeComparison, dict[str, Times]]  # times by subject
 
@@ -123,7 +123,10 @@ class Profiler:
         ncu = tools.require_tool("ncu")
         options = profiler.CollectOptions(env=self.make_ncu_environment(place))
         collected = profiler.profile_one_call(plan, kernels, report, ncu, options)
-        write_record(report.with_suffix(".json"), targets.make_record(run, name, self.task.case))
+        write_record(
+            report.with_suffix(".json"),
+            targets.make_record_without_timing(run, name, self.task.case),
+        )
         return collected
 
     def make_ncu_environment(self, temporary_folder: Path) -> dict[str, str]:
@@ -168,7 +171,7 @@ class Profiler:
         )
 
 
-def _get_launch_seconds(row: Mapping[str, Any]) -> float:
+def _get_launch_seconds(row: FrameRow) -> SecondsOrZero:
     """Return the time of a launch; 0 where it was not collected."""
     return 0.0 if isnan(row["time"]) else float(row["time"])
 
@@ -211,7 +214,7 @@ class Runner:
 
     # --- gates -----------------------------------------------------------------------------------
 
-    def _judge_and_measure_trial(self, attempt: _Attempt) -> float:
+    def _judge_and_measure_trial(self, attempt: _Attempt) -> Seconds:
         """Pass all gates and rounds; return seconds per call, normalised by the reference."""
         built = attempt.build.built
         trial = attempt.trial
@@ -228,7 +231,9 @@ class Runner:
         launches = reply.launches.get(entry.name, ())
         attempt.note_result(max_abs=check.max_abs)
         _end_trial_if_refused(gates.find_check_refusal(check, basis.supported if basis else None))
-        attempt.note_result(launches=launches, **gates.summarize_largest_launch(built, launches))
+        attempt.note_result(
+            launches=launches, **gates.measure_launch_of_most_blocks(built, launches)
+        )
         _end_trial_if_refused(gates.find_launch_refusal(built, launches))
         if basis is None:
             return self._measure_defaults(attempt, check)
@@ -258,7 +263,7 @@ class Runner:
                 return
         self.study.write_note("incumbent", trial_number)
 
-    def _measure_defaults(self, attempt: _Attempt, check: Check) -> float:
+    def _measure_defaults(self, attempt: _Attempt, check: Check) -> Seconds:
         """Measure the defaults: they are the first incumbent, and what trials are held to."""
         trial = attempt.trial
         reference = self.task.reference
@@ -318,7 +323,7 @@ class Runner:
             # Another worker was faster to find a faster one: now against that.
 
     def _time_briefly_or_prune(
-        self, attempt: _Attempt, reference: Entry, seconds_of_reference: float
+        self, attempt: _Attempt, reference: Entry, seconds_of_reference: Seconds
     ) -> None:
         """Time a trial shortly; TrialEnded if it is slower than half of the trials before it."""
         trial = attempt.trial
@@ -349,7 +354,10 @@ class Runner:
         return self.study.get_trial(self.study.read_note("incumbent"))
 
     def time_entries(
-        self, subjects: Sequence[Entry], first_and_most_rounds: tuple[int, int], cold: bool = False
+        self,
+        subjects: Sequence[Entry],
+        first_and_most_rounds: FirstAndMostRounds,
+        cold: bool = False,
     ) -> dict[str, Times]:
         """Time subjects in turns; ProfkitError if one of them cannot run."""
         return self._require_times(
@@ -370,7 +378,10 @@ class Runner:
         return reply.times
 
     def _ask_worker(
-        self, subjects: Sequence[Entry], first_and_most_rounds: tuple[int, int], cold: bool = False
+        self,
+        subjects: Sequence[Entry],
+        first_and_most_rounds: FirstAndMostRounds,
+        cold: bool = False,
     ) -> Reply:
         once = tuple(dict.fromkeys(subjects))  # the incumbent may be the defaults
         return self.worker.time_entries(once, self.task.case, first_and_most_rounds, cold)
@@ -379,7 +390,7 @@ class Runner:
         self,
         candidate: Trial,
         baseline: Trial,
-        first_and_most_rounds: tuple[int, int],
+        first_and_most_rounds: FirstAndMostRounds,
         cold: bool = False,
     ) -> ComparisonAndTimes:
         """Time the baseline against the candidate, in turns with the reference."""
@@ -446,10 +457,10 @@ def _end_trial_if_refused(refusal: InvalidConfig | None) -> None:
 
 
 def _make_challenge(
-    comparison: TimeComparison, incumbent_number: int, samples: int | None = None
+    comparison: TimeComparison, incumbent_number: int, samples_per_side: int | None = None
 ) -> Challenge:
     plain = comparison.to_json()
-    figures = plain["speedup"], plain["hedges_g"], plain["p_value"], samples
+    figures = plain["speedup"], plain["hedges_g"], plain["p_value"], samples_per_side
     return Challenge(incumbent_number, comparison.answer, comparison.sentence, *figures)
 
 

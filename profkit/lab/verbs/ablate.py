@@ -30,6 +30,7 @@ from profkit.errors import ProfkitError
 if TYPE_CHECKING:
     from profkit.lab.measure.targets import Target
     from profkit.records.record import Record
+    from profkit.units import ExitStatus, TextOrEmpty
 
 GROUP = "Work on your own kernels"
 SUMMARY = "Measure what each cause costs by removing it; needs no counters."
@@ -80,7 +81,7 @@ def ablate_variants(
     return ablate_chosen(find_target_by_options(places, names, False, case or (), False), folder)
 
 
-def choose_hint(message: str, hints: Mapping[str, str]) -> str:
+def choose_hint(message: str, hints: Mapping[str, str]) -> TextOrEmpty:
     """Return the first hint whose words a message's first error has: others follow from it."""
     errors = [line for line in message.splitlines() if "error:" in line]
     for words, hint in hints.items():
@@ -130,7 +131,9 @@ def _make_target_of_source_or_binary(
     return find_target_by_options(LabFolders(folder, build), [name], False, (CASE,), False)
 
 
-def ablate_chosen(target: Target, folder: Path, hints: Mapping[str, str] | None = None) -> int:
+def ablate_chosen(
+    target: Target, folder: Path, hints: Mapping[str, str] | None = None
+) -> ExitStatus:
     """Ablate what was chosen, keep it with the runs of a folder, and show it.
 
     `hints`: for errors that have none, the first whose words an error has.
@@ -156,7 +159,7 @@ def ablate_chosen(target: Target, folder: Path, hints: Mapping[str, str] | None 
     return options.COULD_NOT if refused else status
 
 
-def _print_ablations_of_records(records: Sequence[Record]) -> int:
+def _print_ablations_of_records(records: Sequence[Record]) -> ExitStatus:
     from profkit.cli.output import print_blocks
     from profkit.records.ablation import AblateDocument, AblatedRun, AblationRecord
     from profkit.show.views.ablation import show_ablations

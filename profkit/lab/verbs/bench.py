@@ -66,7 +66,7 @@ def time_variants(
     from profkit.cli.output import show_spinner
     from profkit.lab.flags import (
         print_faults_and_get_exit_status,
-        print_gpus,
+        print_gpus_of_cases,
         require_names_or_all,
         set_visible_gpus,
     )
@@ -82,7 +82,7 @@ def time_variants(
     target = set_visible_gpus(target, gpus)
     with show_spinner() as progress:
         run = pipeline.measure_target(target, progress)
-    print_gpus(run.measured)
+    print_gpus_of_cases(run.measured)
     _print_times(run)
     return print_faults_and_get_exit_status(run, run.measured.describe_checks())
 
@@ -110,7 +110,7 @@ def _print_times(run: TargetRun) -> None:
 def _run_aa_sessions(target: Target, processes: int, rounds: int, folder: str) -> None:
     from profkit.cli.output import print_blocks, print_note, show_spinner
     from profkit.evidence.history import History
-    from profkit.evidence.noise import NoiseDocument, measure_noise_by_gpu
+    from profkit.evidence.noise import NoiseDocument, measure_aa_noise_by_gpu
     from profkit.evidence.tables import HistoryTwin
     from profkit.lab.measure.pipeline import iterate_aa_comparisons
     from profkit.show.views.history import show_noise
@@ -123,5 +123,5 @@ def _run_aa_sessions(target: Target, processes: int, rounds: int, folder: str) -
     finally:  # what was measured before somebody stopped it is kept
         History(folder).append_rows(comparisons)
     print_note(f"{folder}: {len(comparisons)} A/A comparisons added")
-    noise = measure_noise_by_gpu(comparisons)
+    noise = measure_aa_noise_by_gpu(comparisons)
     print_blocks(show_noise(noise), NoiseDocument(machines=tuple(noise)))

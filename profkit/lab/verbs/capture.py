@@ -27,6 +27,7 @@ from profkit.files import resolve_path
 
 if TYPE_CHECKING:
     from profkit.lab.measure.capture import CapturedEntry
+    from profkit.units import ExitStatus
 
 Command = Annotated[
     list[str],
@@ -115,7 +116,7 @@ def capture_kernels(
     return _print_next_steps(kernels, output)
 
 
-def _print_next_steps(kernels: Sequence[CapturedEntry], output: Path) -> int:
+def _print_next_steps(kernels: Sequence[CapturedEntry], output: Path) -> ExitStatus:
     """Say what to do next; the exit status is the worst of the kernels'."""
     from profkit.cli.output import print_error, print_note
 

@@ -28,6 +28,7 @@ from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.lab.measure.targets import LabFolders, Target
+    from profkit.units import ExitStatus
 Sanitize = Annotated[
     bool, typer.Option("--sanitize", help="Run compute-sanitizer's four tools too.")
 ]
@@ -97,20 +98,20 @@ def check_variants(
     return _check_and_print_target(set_visible_gpus(target, gpus), sanitize)
 
 
-def _check_and_print_target(target: Target, sanitize: bool) -> int:
+def _check_and_print_target(target: Target, sanitize: bool) -> ExitStatus:
     """Run each variant in each case, and say what is wrong; return the exit status."""
     from profkit.cli.output import print_blocks, show_spinner
-    from profkit.lab.flags import print_faults_and_get_exit_status, print_gpus
+    from profkit.lab.flags import print_faults_and_get_exit_status, print_gpus_of_cases
     from profkit.lab.measure import pipeline
     from profkit.lab.measure.check import CheckDocument
-    from profkit.lab.measure.sanitize import add_verdicts_of_sanitizer
+    from profkit.lab.measure.sanitize import run_sanitizer_on_all_variants
     from profkit.show.views import measured
 
     with show_spinner() as progress:
         run = pipeline.measure_target(target, progress, is_timed=False)
         if sanitize:
-            add_verdicts_of_sanitizer(run, progress)
-    print_gpus(run.measured)
+            run_sanitizer_on_all_variants(run, progress)
+    print_gpus_of_cases(run.measured)
     checks = run.measured.describe_checks()
     document = CheckDocument(checks=tuple(run.measured.checks.values()))
     print_blocks(measured.show_checks(checks), document)
@@ -119,7 +120,7 @@ def _check_and_print_target(target: Target, sanitize: bool) -> int:
 
 def _compile_and_print_budget_excesses(
     folders: LabFolders, names: Sequence[str], archs: Sequence[str], refresh: bool
-) -> int:
+) -> ExitStatus:
     """Compile, and say what is over budget or does not compile; the exit status."""
     from profkit.cli.output import (
         print_blocks,

@@ -29,12 +29,13 @@ import typer
 from profkit.cli import options
 from profkit.cli.options import make_completion
 from profkit.errors import ProfkitError
-from profkit.files import is_there, resolve_path
+from profkit.files import is_path_there, resolve_path
 
 if TYPE_CHECKING:
     from profkit.collect import profiler
     from profkit.lab.measure.pipeline import Profiled
     from profkit.lab.measure.targets import LabFolders, Target
+    from profkit.units import ExitStatus
 
 Set = Annotated[
     str,
@@ -146,10 +147,12 @@ def profile_variants(
     return _profile_target(set_visible_gpus(target, gpus), at, settings)
 
 
-def _profile_target(target: Target, folders: LabFolders, settings: profiler.CollectOptions) -> int:
+def _profile_target(
+    target: Target, folders: LabFolders, settings: profiler.CollectOptions
+) -> ExitStatus:
     """Check, time and profile each variant in each case; return the exit status."""
     from profkit.cli import output as out
-    from profkit.lab.flags import print_gpus
+    from profkit.lab.flags import print_gpus_of_cases
     from profkit.lab.measure import pipeline
 
     with out.show_spinner() as progress:
@@ -165,13 +168,13 @@ def _profile_target(target: Target, folders: LabFolders, settings: profiler.Coll
         runs = pipeline.profile_target(
             target, folders.artifacts_dir(), settings, progress, say_problem
         )
-    print_gpus(runs.measured)
+    print_gpus_of_cases(runs.measured)
     return _print_results_and_get_exit_status(runs.results)
 
 
 def _profile_on_cluster(
     address: str, target: Target, at: LabFolders, how: Sequence[str], gpus: str | None
-) -> int:
+) -> ExitStatus:
     """Profile each case wherever a GPU is free, into the shared artifacts; the exit status."""
     from profkit.cli import output as out
     from profkit.lab.measure.pipeline import HostResult, profile_cases_on_workers
@@ -197,7 +200,7 @@ def _profile_on_cluster(
     return max(result.status for result in results)
 
 
-def _print_results_and_get_exit_status(results: Sequence[Profiled]) -> int:
+def _print_results_and_get_exit_status(results: Sequence[Profiled]) -> ExitStatus:
     """Print the diagnosis of every report, or what is known without counters; the exit status."""
     from msgspec import structs
 
@@ -234,7 +237,7 @@ def _print_results_and_get_exit_status(results: Sequence[Profiled]) -> int:
 
 def _profile_command(
     command: Sequence[str], output: Path | None, settings: profiler.CollectOptions
-) -> int:
+) -> ExitStatus:
     from profkit.cli import output as out
     from profkit.cli.ncu_words import show_ncu_output
     from profkit.cli.verbs.diagnose import print_diagnosis
@@ -244,7 +247,7 @@ def _profile_command(
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":
         raise ProfkitError(f"-o {report}: the name must end in .ncu-rep")
-    if is_there(report) and output is None:
+    if is_path_there(report) and output is None:
         raise ProfkitError(
             f"{report} already exists", "use -o NAME.ncu-rep, which also replaces it"
         )

@@ -22,7 +22,20 @@ from profkit.records.gpus import Gpu, find_nearest_of_generation, get_measured_l
 from profkit.reports.figures import fill_sentence
 
 if TYPE_CHECKING:
-    from profkit.units import BytesPerSecond
+    from profkit.units import (
+        BytesPerSecond,
+        CallIndex,
+        ClaimedWorks,
+        Framework,
+        Milliseconds,
+        Nanoseconds,
+        NanosecondsOfModel,
+        NanosecondsOrZero,
+        OperationsPerSecond,
+        Seconds,
+        TextOrEmpty,
+        WorkIndex,
+    )
 
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
@@ -90,10 +103,10 @@ class Advice:
     torch: str = ""  # empty: as others
     jax: str = ""
 
-    def get_text_for_language(self, language: str) -> str:
+    def get_text_for_language(self, framework: Framework) -> str:
         """Return what to do in a language: torch, jax or others."""
         by_language = {"torch": self.torch, "jax": self.jax}
-        return by_language.get(language) or self.others
+        return by_language.get(framework) or self.others
 
     def list_texts(self) -> list[str]:
         """Return all that it may say."""
@@ -156,49 +169,49 @@ class StepCase:
         """Return what the GPU did in the step."""
         return self.step.works
 
-    def sum_work_ms(self, indices: Iterable[int]) -> float:
+    def sum_work_ms(self, indices: Iterable[WorkIndex]) -> Milliseconds:
         """Return milliseconds that some of the works take together."""
         return sum(self.works[i].activity.duration for i in indices) / 1e6
 
-    def find_longest_work(self, indices: Iterable[int]) -> StepWork:
+    def find_longest_work(self, indices: Iterable[WorkIndex]) -> StepWork:
         """Return the one of some works that takes longest."""
         return max((self.works[i] for i in sorted(indices)), key=lambda w: w.activity.duration)
 
     def describe_origin_of_works(
-        self, indices: Sequence[int], fallback_place: int | None = None
+        self, indices: Sequence[WorkIndex], fallback_work: WorkIndex | None = None
     ) -> str:
         """Say where some works come from: the line of most of their time.
 
-        Where no line is known, it is said where `fallback_place` comes from, or the longest of them.
+        Where no line is known, it is said where `fallback_work` comes from, or the longest of them.
         """
         works = [self.works[i] for i in indices]
         found = find_main_place((work.maker.place, work.activity.duration) for work in works)
         if found:
             return describe_place_of_works(found)
-        if fallback_place is None:
+        if fallback_work is None:
             work = self.find_longest_work(indices)
         else:
-            work = self.works[fallback_place]
+            work = self.works[fallback_work]
         return describe_launch_place(work)
 
     def list_unclaimed_works(
-        self, is_wanted: Callable[[StepWork], bool], claimed_works: frozenset[int] = frozenset()
-    ) -> list[int]:
+        self, is_wanted: Callable[[StepWork], bool], claimed_works: ClaimedWorks = frozenset()
+    ) -> list[WorkIndex]:
         """Return indices of the works that are so and not claimed."""
         return [
             i for i, work in enumerate(self.works) if i not in claimed_works and is_wanted(work)
         ]
 
-    def sum_allocation_ns(self) -> int:
+    def sum_allocation_ns(self) -> Nanoseconds:
         """Return nanoseconds that the host takes or gives back memory."""
         return sum(call.end - call.start for call in self.step.calls if call.allocates)
 
-    def sum_idle_ns(self, cause: str) -> int:
+    def sum_idle_ns(self, cause: str) -> Nanoseconds:
         """Return nanoseconds that the GPU is idle for a cause."""
         return sum(row.time for row in self.split.idle if row.cause == cause)
 
     @cached_property
-    def language(self) -> str:
+    def program_framework(self) -> Framework:
         """Return what it is written with, by operators and names of kernels: torch, jax, or others."""
         names = [w.activity.name for w in self.works]
         if 2 * sum(bool(_OF_XLA.match(name)) for name in names) > len(names):
@@ -212,7 +225,7 @@ class StepCase:
     def make_finding(
         self,
         words: RuleTexts,
-        work_indices: Sequence[int],
+        work_indices: Sequence[WorkIndex],
         change: StepChange,
         where: str = "",
         advice: str = "",
@@ -238,7 +251,7 @@ class StepCase:
             rule=words.rule,
             cause=self.adapt_graph_name_to_gpu(fill_sentence(words.says, figures)),
             advice=self.adapt_graph_name_to_gpu(
-                fill_sentence(chosen.get_text_for_language(self.language), figures)
+                fill_sentence(chosen.get_text_for_language(self.program_framework), figures)
             ),
             where=(where,) if where else (),
             evidence=numbers,
@@ -262,7 +275,7 @@ class StepCase:
             return text.replace("CUDA graph", "HIP graph")
         return text
 
-    def is_compiled(self, indices: Collection[int]) -> bool:
+    def is_mostly_compiled(self, indices: Collection[WorkIndex]) -> bool:
         """Return whether most of some works' time is launched by code of torch.compile."""
         own = [i for i in indices if is_from_compiled_code(self.works[i])]
         return 2 * self.sum_work_ms(own) > self.sum_work_ms(indices)
@@ -299,7 +312,7 @@ class StepCase:
             return min(max([*seen, 0.5 * usual]), 1.5 * usual)
         return usual
 
-    def estimate_ns_of_bytes(self, indices: Iterable[int]) -> float:
+    def estimate_ns_of_bytes(self, indices: Iterable[WorkIndex]) -> NanosecondsOrZero:
         """Return nanoseconds that the bytes of some works' operators need.
 
         0 where no sizes are known.
@@ -307,7 +320,7 @@ class StepCase:
         moved = [compute_operator_traffic(self.works[i]) for i in indices]
         return sum(m.reads + m.writes for m in moved if m) / self.bandwidth * 1e9
 
-    def find_reachable_product_rate(self, precision: str) -> float | None:
+    def find_reachable_product_rate(self, precision: str) -> OperationsPerSecond | None:
         """Return operations a second that products of a precision reach at most; None where unknown."""
         if self.gpu:
             half = self.gpu.half
@@ -320,7 +333,7 @@ class StepCase:
             precision, half / 2 / get_measured_levels("tensor", self.cc)[1]
         )
 
-    def compute_product_floor_seconds(self, product: Product) -> float:
+    def compute_product_floor_seconds(self, product: Product) -> Seconds:
         """Return the seconds that a product needs at least, by its bytes and by the best rate."""
         least = product.bytes / self.bandwidth
         if product.size != 2:
@@ -363,7 +376,7 @@ class StepFinding(Finding):
     kernels: tuple[str, ...] = ()  # ids of the groups at fault
 
     @property
-    def place(self) -> str:
+    def place(self) -> TextOrEmpty:
         """Return where most of it comes from; empty where nobody knows."""
         if self.where:
             return self.where[0]
@@ -419,7 +432,7 @@ def count_tensor_accesses(work: StepWork) -> int:
     return 2
 
 
-def find_small_uploads(case: StepCase) -> frozenset[int]:
+def find_too_many_small_uploads(case: StepCase) -> frozenset[WorkIndex]:
     """Return small copies to the GPU, where there are so many that they should be one."""
     copies = case.list_unclaimed_works(
         lambda w: w.kind == "copy" and w.activity.direction == "HtoD"
@@ -428,14 +441,16 @@ def find_small_uploads(case: StepCase) -> frozenset[int]:
     return frozenset(small if len(small) >= MANY_COPIES else ())
 
 
-def find_calls_waiting_for_works(case: StepCase, awaited_works: Collection[int]) -> list[int]:
+def find_calls_waiting_for_works(
+    case: StepCase, awaited_works: Collection[WorkIndex]
+) -> list[CallIndex]:
     """Return the calls that wait for some works."""
     return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in awaited_works]
 
 
 def list_runs_that_compiler_would_merge(
-    case: StepCase, claimed_works: frozenset[int]
-) -> list[list[int]]:
+    case: StepCase, claimed_works: ClaimedWorks
+) -> list[list[WorkIndex]]:
     """Return runs on one stream, of one direction of the training, of what a compiler would merge.
 
     Copies that go away (they are claimed) end no run.
@@ -467,7 +482,7 @@ def _can_be_merged_by_compiler(work: StepWork) -> bool:
     )
 
 
-def estimate_ns_as_merged_kernel(case: StepCase, run: Sequence[int]) -> float:
+def estimate_ns_as_merged_kernel(case: StepCase, run: Sequence[WorkIndex]) -> NanosecondsOfModel:
     """Return the time of a run as one kernel: it reads what comes from outside, and writes its end.
 
     Of each kernel after the first the largest tensor is the last one's result. Of its other tensors

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from profkit.program.findings.case import (
     EMPTY,
@@ -27,7 +27,11 @@ from profkit.program.replay.scenario import NOTHING, Range, StepChange, make_exa
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
 from profkit.program.steps.kinds import find_product_precision
-from profkit.reports.figures import format_counted
+from profkit.reports.figures import format_count_with_noun
+
+if TYPE_CHECKING:
+    from profkit.units import ClaimedWorks, CountOrZero, WorkIndex
+
 
 BETWEEN = frozenset(
     "elementwise convert set softmax reduce random layout copy gather other concat".split()
@@ -75,7 +79,7 @@ ATTENTION = RuleTexts(
 )
 
 
-def find_unfused_attention(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_unfused_attention(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find products with a softmax between them, the scores in DRAM."""
     regions = _find_attention_regions(case, claimed_works)
     if not regions:
@@ -99,12 +103,12 @@ def find_unfused_attention(case: StepCase, claimed_works: frozenset[int]) -> Ite
         change,
         where,
         times=len(regions),
-        places=format_counted(len(regions), "place"),
+        places=format_count_with_noun(len(regions), "place"),
         around=around,
     )
 
 
-def _find_attention_regions(case: StepCase, claimed_works: frozenset[int]) -> list[list[int]]:
+def _find_attention_regions(case: StepCase, claimed_works: ClaimedWorks) -> list[list[WorkIndex]]:
     """Return the works from the products before a softmax to those after it, one list a softmax."""
     out: list[list[int]] = []
     used: set[int] = set(claimed_works)
@@ -167,7 +171,7 @@ def _is_of_backward_by_name(work: StepWork) -> bool:
     return is_launched_by_autograd(work) or (not work.maker.top and "ackward" in work.activity.name)
 
 
-def _read_score_size(softmax: StepWork) -> tuple[int, int]:
+def _read_score_size(softmax: StepWork) -> tuple[CountOrZero, CountOrZero]:
     """Return how many scores a softmax reads, and over how many keys each is taken; zeros if unknown."""
     shape = next(iter(softmax.maker.shapes), ())
     if shape:
@@ -176,8 +180,8 @@ def _read_score_size(softmax: StepWork) -> tuple[int, int]:
 
 
 def _find_farthest_product(
-    case: StepCase, softmax_index: int, direction: int, used: set[int]
-) -> int | None:
+    case: StepCase, softmax_index: WorkIndex, direction: int, used: set[WorkIndex]
+) -> WorkIndex | None:
     """Return attention's farthest product on one side of a softmax; None if none is near.
 
     Forward there is one on each side, backward there are up to two.
@@ -194,7 +198,7 @@ def _find_farthest_product(
     return last
 
 
-def _is_product_of_scores(case: StepCase, product_index: int, softmax: int) -> bool:
+def _is_product_of_scores(case: StepCase, product_index: WorkIndex, softmax: WorkIndex) -> bool:
     """Return whether a product makes the scores that a softmax reads, or sums values over its keys.
 
     Its sizes tell: summed over anything else (as clusters' members are), it is not said. Of a single
@@ -297,9 +301,7 @@ ELEMENTWISE = RuleTexts(
 )
 
 
-def find_unfused_elementwise(
-    case: StepCase, claimed_works: frozenset[int]
-) -> Iterator[StepFinding]:
+def find_unfused_elementwise(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find runs of kernels that each read and write what the one before has just written."""
     runs = list_elementwise_chains(case, claimed_works)
     if not runs:
@@ -320,15 +322,15 @@ def find_unfused_elementwise(
         ELEMENTWISE,
         chosen,
         change,
-        case.describe_origin_of_works(chosen, fallback_place=worst[0]),
-        "compiled" if case.is_compiled(chosen) else "",
+        case.describe_origin_of_works(chosen, fallback_work=worst[0]),
+        "compiled" if case.is_mostly_compiled(chosen) else "",
         runs=len(runs),
         chains="chains" if len(runs) > 1 else "chain",
         longest=f" (the longest: {named[:80]})" if named else "",
     )
 
 
-def list_elementwise_chains(case: StepCase, claimed_works: frozenset[int]) -> list[list[int]]:
+def list_elementwise_chains(case: StepCase, claimed_works: ClaimedWorks) -> list[list[WorkIndex]]:
     """Return runs with at least three elementwise kernels that are bound by their bytes.
 
     Of shorter ones the launches are what costs: that is the host's. In training what lies between two is
@@ -354,7 +356,7 @@ def _may_train(case: StepCase) -> bool:
     )
 
 
-def _split_at_equal_copies(case: StepCase, run: Sequence[int]) -> Iterator[list[int]]:
+def _split_at_equal_copies(case: StepCase, run: Sequence[WorkIndex]) -> Iterator[list[WorkIndex]]:
     """Yield the parts of a run between two equal copies in a row: neither reads what the other wrote."""
     part: list[int] = []
     for index in run:
@@ -393,7 +395,7 @@ IN_GRAPHS = RuleTexts(
 
 
 def find_small_kernels_in_graphs(
-    case: StepCase, claimed_works: frozenset[int]
+    case: StepCase, claimed_works: ClaimedWorks
 ) -> Iterator[StepFinding]:
     """Find many elementwise kernels in a graph that are so small that their launches are most of them.
 
@@ -412,11 +414,11 @@ def find_small_kernels_in_graphs(
         return
     change = StepChange(scale, dict.fromkeys(gone, NOTHING))
     mean = 1e3 * case.sum_work_ms(chosen) / len(chosen)
-    advice = "compiled" if case.is_compiled(chosen) else ""
+    advice = "compiled" if case.is_mostly_compiled(chosen) else ""
     yield case.make_finding(IN_GRAPHS, chosen, change, "", advice, mean=mean)
 
 
-def _list_small_kernel_runs(case: StepCase, claimed_works: frozenset[int]) -> list[list[int]]:
+def _list_small_kernel_runs(case: StepCase, claimed_works: ClaimedWorks) -> list[list[WorkIndex]]:
     """Return runs of many small elementwise kernels of a graph."""
     runs: list[list[int]] = []
     open_run: list[int] = []
@@ -446,7 +448,7 @@ AUTOCASTS = RuleTexts(
 )
 
 
-def find_repeated_autocasts(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_repeated_autocasts(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find operands that autocast puts into half precision at each use, and their gradients back.
 
     A tensor that is cast at each of its uses has a gradient for each, which is cast back and added
@@ -479,8 +481,8 @@ def find_repeated_autocasts(case: StepCase, claimed_works: frozenset[int]) -> It
 
 
 def _find_gradient_casts(
-    case: StepCase, sizes: Collection[tuple[int, ...]], claimed_works: frozenset[int]
-) -> tuple[list[int], list[int]]:
+    case: StepCase, sizes: Collection[tuple[int, ...]], claimed_works: ClaimedWorks
+) -> tuple[list[WorkIndex], list[WorkIndex]]:
     """Return the casts of gradients of some sizes, and their sums in float32."""
     casts, sums = [], []
     for index in case.list_unclaimed_works(is_launched_by_autograd, claimed_works):
@@ -508,7 +510,7 @@ CASTS = RuleTexts(
 )
 
 
-def find_repeated_casts(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_repeated_casts(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find kernels that only convert tensors to another type: some of them convert one tensor again."""
     works = case.list_unclaimed_works(_is_cast, claimed_works)
     if len(works) < 2 * LEAST_CHAIN:

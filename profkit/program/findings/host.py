@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise, product, takewhile
 from statistics import median
+from typing import TYPE_CHECKING
 
 from profkit.program.findings.case import (
     MANY_COPIES,
@@ -19,7 +20,7 @@ from profkit.program.findings.case import (
     StepCase,
     StepFinding,
     find_calls_waiting_for_works,
-    find_small_uploads,
+    find_too_many_small_uploads,
 )
 from profkit.program.replay.play import LONG
 from profkit.program.replay.scenario import ALL, CallShare, Range, StepChange
@@ -30,6 +31,19 @@ from profkit.program.steps.idle import (
     describe_time_before_launch,
 )
 from profkit.program.timeline import HostSpan
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        AdviceKey,
+        CallIndex,
+        ClaimedWorks,
+        Clause,
+        ClauseOrEmpty,
+        Nanoseconds,
+        TextOrEmpty,
+        WorkIndex,
+    )
+
 
 PARTS = 8  # waits at one line, from which on it is a loop over parts of the input
 SAME_TURN = 2  # times the calls of the usual turn of a loop: what has more holds what is outside
@@ -86,7 +100,7 @@ SLOW_LAUNCHES = RuleTexts(
 )
 
 
-def find_slow_launches(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_slow_launches(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:  # noqa: ARG001
     """Find a host that launches more slowly than the GPU works."""
     if not case.repeats:
         return  # a graph has nothing to replay
@@ -117,24 +131,24 @@ def find_slow_launches(case: StepCase, claimed_works: frozenset[int]) -> Iterato
     yield finding
 
 
-def _choose_launch_advice(case: StepCase) -> str:
+def _choose_launch_advice(case: StepCase) -> AdviceKey:
     """Return the key of what makes launches fewer: by what the program does already."""
     in_graphs = sum(case.step.calls[work.call].launches_graph for work in case.works)
     if 2 * in_graphs > len(case.works):
         return "replayed"
     if case.captures:
         return "captured"
-    if case.is_compiled(range(len(case.works))):
+    if case.is_mostly_compiled(range(len(case.works))):
         return "compiled"
     return ""
 
 
-def _list_kernels(case: StepCase) -> list[int]:
+def _list_kernels(case: StepCase) -> list[WorkIndex]:
     """List the kernels of the step: all that the host launches but copies and memory that is set."""
     return case.list_unclaimed_works(lambda work: work.kind not in {"copy", "set"})
 
 
-def _say_where_graphs_end(case: StepCase) -> str:
+def _say_where_graphs_end(case: StepCase) -> ClauseOrEmpty:
     """Name the lines at which a graph has to end; nothing where waits are said to come before it."""
     waits = _list_waits_but_for_large_copies(case)
     if not waits or _choose_waits_said_before_graph(case, waits):
@@ -142,11 +156,11 @@ def _say_where_graphs_end(case: StepCase) -> str:
     places = _count_calls_by_place(case, waits)
     if not places:
         places = Counter(case.step.calls[index].name for index in waits)
-    what = "a jitted function" if case.language == "jax" else "a graph"
+    what = "a jitted function" if case.program_framework == "jax" else "a graph"
     return ENDS_AT_WAITS.format(what=what, places=_format_places(places))
 
 
-def _format_places(places: Counter[str]) -> str:
+def _format_places(places: Counter[str]) -> Clause:
     """List the most common places, each with how often it comes where that is more than once."""
     said = []
     for place, count in places.most_common(PLACES):
@@ -157,7 +171,7 @@ def _format_places(places: Counter[str]) -> str:
     return ", ".join(said)
 
 
-def _describe_gap_between_steps(case: StepCase) -> str:
+def _describe_gap_between_steps(case: StepCase) -> Clause:
     """Name the end of a step by what begins the next one, which begins as this one does."""
     before = ""
     if not case.alone:
@@ -167,7 +181,7 @@ def _describe_gap_between_steps(case: StepCase) -> str:
     return BETWEEN
 
 
-def _sum_idle_ns_in_host_pauses(case: StepCase) -> int:
+def _sum_idle_ns_in_host_pauses(case: StepCase) -> Nanoseconds:
     """Return nanoseconds in which the GPU is idle while the host pauses: that is no slow launching."""
     step = case.step
     starts = [*(call.start for call in step.calls), step.end]
@@ -208,7 +222,7 @@ OWN_WORK = RuleTexts(
 )
 
 
-def find_long_host_work(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_long_host_work(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:  # noqa: ARG001
     """Find something long of the host's own that it does while the GPU waits."""
     model = case.hosts.usual
     gaps = []
@@ -243,7 +257,7 @@ def find_long_host_work(case: StepCase, claimed_works: frozenset[int]) -> Iterat
     )
 
 
-def _describe_work_in_pause(case: StepCase, call: int) -> str:
+def _describe_work_in_pause(case: StepCase, call: CallIndex) -> ClauseOrEmpty:
     """Return what the host does before a call, or behind the last one; empty where nothing names it."""
     calls = case.step.calls
     if call:
@@ -257,7 +271,7 @@ def _describe_work_in_pause(case: StepCase, call: int) -> str:
     return find_name_of_enclosing_span(case.spans, low, high)
 
 
-def _describe_place_of_pause(case: StepCase, call: int) -> str:
+def _describe_place_of_pause(case: StepCase, call: CallIndex) -> Clause:
     """Say where a pause is that nothing names: between two steps, or before what a call launches."""
     if call == len(case.step.calls):
         return _describe_gap_between_steps(case)
@@ -267,7 +281,7 @@ def _describe_place_of_pause(case: StepCase, call: int) -> str:
     return BETWEEN
 
 
-def _choose_pause_advice(inside: str, wait: str) -> str:
+def _choose_pause_advice(inside: str, wait: str) -> AdviceKey:
     """Return the key of what takes the place of the host's own work."""
     if "DataLoader" in inside:
         return "loader"
@@ -276,7 +290,7 @@ def _choose_pause_advice(inside: str, wait: str) -> str:
     return ""
 
 
-def _find_wait_returning_before_call(case: StepCase, call: int) -> str:
+def _find_wait_returning_before_call(case: StepCase, call: CallIndex) -> TextOrEmpty:
     """Return the wait that returns before a call, with no launch between them; empty without one.
 
     Until it returns nothing can be launched: the GPU has nothing left to do while the host then works.
@@ -290,7 +304,9 @@ def _find_wait_returning_before_call(case: StepCase, call: int) -> str:
     return ""
 
 
-def find_name_of_enclosing_span(spans: Sequence[HostSpan], begin_ns: int, end_ns: int) -> str:
+def find_name_of_enclosing_span(
+    spans: Sequence[HostSpan], begin_ns: Nanoseconds, end_ns: Nanoseconds
+) -> TextOrEmpty:
     """Return the shortest named thing that most of some host time lies in.
 
     A function before an operator.
@@ -323,7 +339,7 @@ ALLOCATIONS = RuleTexts(
 
 def find_repeated_allocations(
     case: StepCase,
-    claimed_works: frozenset[int],  # noqa: ARG001
+    claimed_works: ClaimedWorks,  # noqa: ARG001
 ) -> Iterator[StepFinding]:
     """Find memory that every step takes from the driver and gives back: both stop the host."""
     calls = case.step.calls
@@ -405,7 +421,7 @@ WAITS = RuleTexts(
 )
 
 
-def find_host_waits(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_host_waits(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:  # noqa: ARG001
     """Find waits of the host for the GPU, which is then idle until the next launch reaches it."""
     held = _list_waits_but_for_large_copies(case)
     if not held or not _is_idle_after_waits(case):
@@ -438,29 +454,29 @@ def find_host_waits(case: StepCase, claimed_works: frozenset[int]) -> Iterator[S
     yield replace(finding, where=tuple(where), waits_before_graph=before_graph)
 
 
-def say_how_often(count: int) -> str:
+def say_how_often(count: int) -> Clause:
     """Say how often something comes."""
     if count == 1:
         return "once"
     return f"{count:,} times"
 
 
-def _count_calls_by_operator(case: StepCase, calls: Iterable[int]) -> Counter[str]:
+def _count_calls_by_operator(case: StepCase, calls: Iterable[CallIndex]) -> Counter[str]:
     """Count calls by their operators, or by their own names where none is known."""
     return Counter(case.step.makers[i].op or case.step.calls[i].name for i in calls)
 
 
-def _say_two_most_common(names: Counter[str]) -> str:
+def _say_two_most_common(names: Counter[str]) -> Clause:
     """Name the two most common."""
     return ", ".join(f"{name} ({count}x)" for name, count in names.most_common(2))
 
 
 def _make_change_without_waits(
-    waits: Sequence[int],
-    values: Collection[int],
-    looped: Collection[int],
-    loop_shares: Mapping[int, CallShare],
-    is_sized: bool,
+    waits: Sequence[CallIndex],
+    values: Collection[WorkIndex],
+    looped: Collection[WorkIndex],
+    loop_shares: Mapping[CallIndex, CallShare],
+    do_waits_size_tensors: bool,
 ) -> StepChange:
     """Return the change of a host that goes on instead of waiting; what it wanted to know comes later.
 
@@ -470,18 +486,18 @@ def _make_change_without_waits(
             them, and it goes.
         looped: Those of the values that a loop reads one after another: one launch computes them.
         loop_shares: What is left of calls in loops that wait in each turn.
-        is_sized: Whether it waits for sizes: fixed ones take their place, and what is launched for each
-            size is one batch at best.
+        do_waits_size_tensors: Whether it waits for sizes: fixed ones take their place, and what is
+            launched for each size is one batch at best.
     """
     merge = dict.fromkeys(values, REACH["values not wanted"])
     merge |= dict.fromkeys(looped, REACH["values read once"])
     host = {**loop_shares, **dict.fromkeys(waits, CallShare())}
-    if is_sized:
+    if do_waits_size_tensors:
         return StepChange(merge=merge, host=host, launches=REACH["sizes that are known"])
     return StepChange(merge=merge, host=host)
 
 
-def _count_calls_by_place(case: StepCase, calls: Iterable[int]) -> Counter[str]:
+def _count_calls_by_place(case: StepCase, calls: Iterable[CallIndex]) -> Counter[Clause]:
     """Count the calls of each place; calls without one are left out."""
     places: Counter[str] = Counter()
     for index in calls:
@@ -490,7 +506,7 @@ def _count_calls_by_place(case: StepCase, calls: Iterable[int]) -> Counter[str]:
     return places
 
 
-def _say_other_places(places: Counter[str]) -> str:
+def _say_other_places(places: Counter[Clause]) -> ClauseOrEmpty:
     """Name the places besides the first, which the finding begins with; nothing where there is one."""
     others = Counter(dict(places.most_common()[1:]))
     if not others:
@@ -499,10 +515,10 @@ def _say_other_places(places: Counter[str]) -> str:
     return f", also {listed}" if listed.startswith("in ") else f", also at {listed}"
 
 
-def _list_waits_but_for_large_copies(case: StepCase) -> list[int]:
+def _list_waits_but_for_large_copies(case: StepCase) -> list[CallIndex]:
     """List the calls that wait for work, or for few bytes; what a large copy takes is said of copies."""
     small = case.list_unclaimed_works(lambda w: w.kind != "copy" or w.activity.bytes <= SMALL_COPY)
-    awaited = frozenset(small) - find_small_uploads(case)
+    awaited = frozenset(small) - find_too_many_small_uploads(case)
     return [
         i for i in find_calls_waiting_for_works(case, awaited) if not case.step.calls[i].allocates
     ]
@@ -513,14 +529,16 @@ def _is_idle_after_waits(case: StepCase) -> bool:
     return case.sum_idle_ns("host-sync") >= 0.005 * case.split.period
 
 
-def _choose_waits_said_before_graph(case: StepCase, waits: Sequence[int]) -> Sequence[int]:
+def _choose_waits_said_before_graph(
+    case: StepCase, waits: Sequence[CallIndex]
+) -> Sequence[CallIndex]:
     """List the waits that are said to come before a graph: all of them, or none."""
     if case.repeats and len(waits) >= FEW_WAITS and _is_idle_after_waits(case):
         return waits
     return ()
 
 
-def _group_waits_by_line(case: StepCase, waits: Sequence[int]) -> list[list[int]]:
+def _group_waits_by_line(case: StepCase, waits: Sequence[CallIndex]) -> list[list[CallIndex]]:
     """Return the waits of each line of each module: layers of a model are several modules."""
     places: dict[tuple[str, str], list[int]] = {}
     for index in waits:
@@ -532,8 +550,8 @@ def _group_waits_by_line(case: StepCase, waits: Sequence[int]) -> list[list[int]
 
 
 def _estimate_calls_left_by_batching_loops(
-    case: StepCase, held_calls: Sequence[int]
-) -> dict[int, CallShare]:
+    case: StepCase, held_calls: Sequence[CallIndex]
+) -> dict[CallIndex, CallShare]:
     """Return what is left of the host's calls if loops that wait in each turn are one batch.
 
     A line that waits again and again does so for one part of the input after another. What is launched
@@ -563,7 +581,7 @@ def _estimate_calls_left_by_batching_loops(
 
 
 def make_graph_of_longest_stretch(
-    case: StepCase, waits: Collection[int], launches: Range
+    case: StepCase, waits: Collection[CallIndex], launches: Range
 ) -> StepChange:
     """Return a graph of the most launches between two waits: none can be captured across a wait."""
     events = case.hosts.usual.events
@@ -585,7 +603,7 @@ def make_graph_of_longest_stretch(
     return StepChange(host=host)
 
 
-def _sum_idle_ns_after_waits(case: StepCase, own_waits: Sequence[int]) -> int:
+def _sum_idle_ns_after_waits(case: StepCase, own_waits: Sequence[CallIndex]) -> Nanoseconds:
     """Return nanoseconds that the GPU is idle after some of the waits, without those of others."""
     waits = [i for i, event in enumerate(case.hosts.usual.events) if event.awaits >= 0]
     starts = [case.step.calls[i].start for i in waits]
@@ -599,14 +617,17 @@ def _sum_idle_ns_after_waits(case: StepCase, own_waits: Sequence[int]) -> int:
 
 
 def _choose_wait_advice(
-    case: StepCase, waits: Sequence[int], sized: bool, looped: Collection[int]
-) -> str:
+    case: StepCase,
+    waits: Sequence[CallIndex],
+    do_waits_size_tensors: bool,
+    looped: Collection[WorkIndex],
+) -> AdviceKey:
     """Return the key of what takes the place of waiting."""
     calls = [(case.step.calls[i].name, case.step.makers[i].op) for i in waits]
     awaited = [case.works[case.hosts.usual.events[i].awaits].activity for i in waits]
     if 2 * sum(activity.direction == "HtoD" for activity in awaited) > len(waits):
         return "uploads"
-    if sized:
+    if do_waits_size_tensors:
         return "sizes"
     if 2 * sum(name in SYNCHRONIZES and not op for name, op in calls) > len(waits):
         return "device"
@@ -615,7 +636,9 @@ def _choose_wait_advice(
     return ""
 
 
-def _find_works_of_values_read_by_host(case: StepCase, waits: Sequence[int]) -> frozenset[int]:
+def _find_works_of_values_read_by_host(
+    case: StepCase, waits: Sequence[CallIndex]
+) -> frozenset[WorkIndex]:
     """Return small copies to the host that it waits for, and what makes their values right before."""
     out: set[int] = set()
     for index in waits:
@@ -626,7 +649,9 @@ def _find_works_of_values_read_by_host(case: StepCase, waits: Sequence[int]) -> 
     return frozenset(out)
 
 
-def _find_values_read_in_loops(case: StepCase, values_read: frozenset[int]) -> frozenset[int]:
+def _find_values_read_in_loops(
+    case: StepCase, values_read: frozenset[WorkIndex]
+) -> frozenset[WorkIndex]:
     """Return those values looked at that come one after another: a loop over tensors that are there.
 
     Nothing else runs between them, as a norm of each gradient: one launch does it for all
@@ -643,12 +668,12 @@ def _find_values_read_in_loops(case: StepCase, values_read: frozenset[int]) -> f
     return frozenset(out)
 
 
-def _do_most_calls_wait_for_row_count(case: StepCase, waits: Sequence[int]) -> bool:
+def _do_most_calls_wait_for_row_count(case: StepCase, waits: Sequence[CallIndex]) -> bool:
     """Return whether most of some calls wait for a number of rows."""
     return 2 * sum(_is_call_waiting_for_row_count(case, i) for i in waits) > len(waits)
 
 
-def _is_call_waiting_for_row_count(case: StepCase, call: int) -> bool:
+def _is_call_waiting_for_row_count(case: StepCase, call: CallIndex) -> bool:
     """Return whether a call waits for a number of rows: by its operator, else by what ran before."""
     if op := case.step.makers[call].op:
         return SIZED.search(op) is not None

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.program.findings.case import REACH, Advice, RuleTexts, StepCase, StepFinding
 from profkit.program.operators import is_native_kernel_but_not_elementwise
@@ -24,6 +24,10 @@ from profkit.program.steps.kinds import (
 )
 from profkit.program.timeline import GRAPH
 from profkit.reports.figures import get_base_name_of_kernel
+
+if TYPE_CHECKING:
+    from profkit.units import ClaimedWorks, NanosecondsOrZero, Share, WorkIndex
+
 
 SORTING = frozenset({"aten::sort", "aten::argsort"})
 CUTS = frozenset({"aten::slice", "aten::narrow"})
@@ -76,7 +80,7 @@ NAMED_ATOMICS = RuleTexts(
 )
 
 
-def find_contended_atomics(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_contended_atomics(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find sums into few places, which wait for one another: far from what their bytes need."""
     for group, works in _iterate_large_groups_with_works(case, claimed_works, LEAST):
         need, now = case.estimate_ns_of_bytes(works), 1e6 * case.sum_work_ms(works)
@@ -104,7 +108,7 @@ SMALL_GRID = RuleTexts(
 )
 
 
-def find_small_grid(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_small_grid(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find a kernel of fewer blocks than the GPU has multiprocessors, with what runs beside it."""
     count = None
     if case.device:
@@ -138,7 +142,9 @@ def find_small_grid(case: StepCase, claimed_works: frozenset[int]) -> Iterator[S
         )
 
 
-def _average_concurrent_blocks(case: StepCase, work_indices: Sequence[int], full: int) -> float:
+def _average_concurrent_blocks(
+    case: StepCase, work_indices: Sequence[WorkIndex], blocks_that_fill_gpu: int
+) -> float:
     """Return blocks of all kernels while some works run, in the mean.
 
     Those of no known grid fill the GPU.
@@ -151,7 +157,7 @@ def _average_concurrent_blocks(case: StepCase, work_indices: Sequence[int], full
         if w.activity.kind in {"kernel", GRAPH}:
             kernels.append(w.activity)
     starts, ends = np.array([(a.start, a.end) for a in kernels]).T
-    blocks = np.array([float(prod(a.grid) if a.grid else full) for a in kernels])
+    blocks = np.array([float(prod(a.grid) if a.grid else blocks_that_fill_gpu) for a in kernels])
     total = 0.0
     for activity in (case.works[i].activity for i in work_indices):
         for turn in (-case.split.period, 0, case.split.period):
@@ -178,7 +184,7 @@ COUNTED = RuleTexts(
 )
 
 
-def find_slow_kernels(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_slow_kernels(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find a kernel far from its hardware limit: counted, or by its operator's bytes."""
     for group, works in _iterate_large_groups_with_works(case, claimed_works, SHARE):
         gain, need = case.gains.get(group.id), _estimate_floor_ns_of_group(case, group, works)
@@ -216,8 +222,8 @@ def is_kernel_near_floor(case: StepCase, group: KernelGroup) -> bool:
 
 
 def _estimate_floor_ns_of_group(
-    case: StepCase, group: KernelGroup, work_indices: Sequence[int]
-) -> float:
+    case: StepCase, group: KernelGroup, work_indices: Sequence[WorkIndex]
+) -> NanosecondsOrZero:
     """Return nanoseconds that the bytes of a group need which is bound by them; 0 where nobody knows."""
     loop = is_native_kernel_but_not_elementwise(group.kind, group.name)
     if not is_library_kernel(group.name) or not (loop or group.kind in BOUND_BY_BYTES):
@@ -256,9 +262,7 @@ NAMED_SORTS = RuleTexts(
 )
 
 
-def find_sorts_for_top_values(
-    case: StepCase, claimed_works: frozenset[int]
-) -> Iterator[StepFinding]:
+def find_sorts_for_top_values(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find a whole order where only its beginning is read on: topk finds that without it."""
     others = [i for i, work in enumerate(case.works) if work.maker.op not in SORTING]
     found = []
@@ -280,7 +284,7 @@ def find_sorts_for_top_values(
     yield case.make_finding(SORTS, found, change, size=size)
 
 
-def _find_sorts_by_name(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def _find_sorts_by_name(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find sorts whose operators are not known, where hardly anything is done with the order."""
     sorting = case.list_unclaimed_works(lambda w: not w.maker.op and _is_sort(w), claimed_works)
     if case.sum_work_ms(sorting) * 1e6 < BY_NAME * case.split.period:
@@ -296,10 +300,12 @@ def _is_sort(work: StepWork) -> bool:
     return work.kind == "sort" and _SORT.search(work.activity.name) is not None
 
 
-def is_sort_result_sliced(case: StepCase, index: int, others: Sequence[int]) -> bool:
+def is_sort_result_sliced(
+    case: StepCase, index: WorkIndex, works_that_do_not_sort: Sequence[WorkIndex]
+) -> bool:
     """Return whether a part of what a sort has made is taken right after it.
 
-    `others`: the works that sort nothing, in their order.
+    `works_that_do_not_sort`: the works that sort nothing, in their order.
     """
     work = case.works[index]
     after = case.step.calls[work.call].start
@@ -310,30 +316,38 @@ def is_sort_result_sliced(case: StepCase, index: int, others: Sequence[int]) -> 
         return False
     if any(s.name in CUTS and s.shapes[:1] == whole for s in near):
         return True
-    first = bisect_right(others, index)
+    first = bisect_right(works_that_do_not_sort, index)
     behind = islice(
-        chain(others[first : first + NEXT], others[:NEXT]), NEXT
+        chain(works_that_do_not_sort[first : first + NEXT], works_that_do_not_sort[:NEXT]), NEXT
     )  # the next step is alike
     return _are_few_columns_read([case.works[i] for i in behind], whole[0])
 
 
-def _are_few_columns_read(behind: Sequence[StepWork], whole: Sequence[int]) -> bool:
+def _are_few_columns_read(
+    works_after_sort: Sequence[StepWork], sizes_of_sorted: Sequence[int]
+) -> bool:
     """Return whether what comes after a sort reads the first of each row, and nothing all of them.
 
     Recordings may lack operators that launch nothing, as slices, and the sizes of indices.
     """
-    read = [sizes for work in behind for sizes in work.maker.shapes if sizes]
-    if not read or not whole or any(prod(sizes) == prod(whole) for sizes in read):
+    read = [sizes for work in works_after_sort for sizes in work.maker.shapes if sizes]
+    if (
+        not read
+        or not sizes_of_sorted
+        or any(prod(sizes) == prod(sizes_of_sorted) for sizes in read)
+    ):
         return False
-    readers = [work for work in behind if work.maker.op != BY_INDEX]
+    readers = [work for work in works_after_sort if work.maker.op != BY_INDEX]
     first = readers[0].maker.shapes[:1] if readers else ()
-    few = FEW_READ * whole[-1]
-    return any(sizes[:-1] == tuple(whole[:-1]) and sizes[-1] <= few for sizes in first if sizes)
+    few = FEW_READ * sizes_of_sorted[-1]
+    return any(
+        sizes[:-1] == tuple(sizes_of_sorted[:-1]) and sizes[-1] <= few for sizes in first if sizes
+    )
 
 
 def _iterate_large_groups_with_works(
-    case: StepCase, claimed_works: frozenset[int], share: float
-) -> Iterator[tuple[KernelGroup, list[int]]]:
+    case: StepCase, claimed_works: ClaimedWorks, share: Share
+) -> Iterator[tuple[KernelGroup, list[WorkIndex]]]:
     """Yield groups that take at least a share of the step, with their works that are not claimed."""
     for group in case.groups:
         works = [i for i in group.works if i not in claimed_works]
@@ -345,7 +359,7 @@ def _make_group_finding(
     case: StepCase,
     words: RuleTexts,
     group: KernelGroup,
-    work_indices: Sequence[int],
+    work_indices: Sequence[WorkIndex],
     share_left: Range,
     **figures: Any,
 ) -> StepFinding:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from profkit.program.findings.case import (
     EMPTY,
@@ -32,6 +32,19 @@ from profkit.program.steps.cut import StepWork
 from profkit.program.steps.kinds import find_product_precision
 from profkit.program.steps.places import replace_layer_numbers, shorten_line_path
 from profkit.program.timeline import SourcePlace
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        ClaimedWorks,
+        Clause,
+        ModulePath,
+        NanosecondsOfModel,
+        Share,
+        TextOrEmpty,
+        TurnLength,
+        WorkIndex,
+    )
+
 
 LEAST = 0.02  # of the step
 SEVERAL = 8  # equal turns of a loop: queries, keys and values are three
@@ -94,12 +107,12 @@ class Loop:
         """Return how often it is run."""
         return len(self.works) // self.length
 
-    def list_works_by_place_in_turn(self) -> list[list[int]]:
+    def list_works_by_place_in_turn(self) -> list[list[WorkIndex]]:
         """Return the works of each place of a turn, of all turns."""
         return [list(self.works[place :: self.length]) for place in range(self.length)]
 
 
-def find_batchable_launches(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_batchable_launches(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find the same kernels of the same sizes again and again, where one launch could do each."""
     loops = list_independent_loops(case, claimed_works)
     if not loops:
@@ -111,7 +124,10 @@ def find_batchable_launches(case: StepCase, claimed_works: frozenset[int]) -> It
             *_list_backward_runs(case, loop, claimed_works),
         ]
     change = make_change_merging_runs(case, runs)
-    if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
+    if (
+        case.hosts.estimate_saving(change).expect
+        < LEAST * case.hosts.step_ms_without_recorder.expect
+    ):
         return
     chosen = sorted([*change.scale, *change.merge])
     longest = max(loops, key=lambda loop: len(loop.works))
@@ -127,21 +143,16 @@ def find_batchable_launches(case: StepCase, claimed_works: frozenset[int]) -> It
     )
 
 
-def find_cells_in_loops(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_cells_in_loops(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find recurrent cells that a loop over time calls, with their backward pass.
 
     One call for the sequence launches its kernels without the program: their launches go, and what is
     elementwise is part of them.
     """
-    found: dict[tuple[str, str], list[int]] = {}
-    for index in case.list_unclaimed_works(_is_of_cell, claimed_works):
-        place = case.works[index].maker.place
-        if place is not None:
-            found.setdefault((place.called, place.kind), []).append(index)
     scale: dict[int, Range] = {}
     gone: list[int] = []
     turns, cell = 0, ""
-    for (called, kind), own in found.items():
+    for (called, kind), own in _group_cells_by_caller(case, claimed_works).items():
         count = _count_turns_of_cell(case, own)
         if count < SEVERAL:
             continue
@@ -157,9 +168,22 @@ def find_cells_in_loops(case: StepCase, claimed_works: frozenset[int]) -> Iterat
     if not scale:
         return
     change = StepChange(scale, dict.fromkeys(gone, REACH["launches in a graph"]))
-    if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
+    saved_ms = case.hosts.estimate_saving(change).expect
+    if saved_ms < LEAST * case.hosts.step_ms_without_recorder.expect:
         return
     yield case.make_finding(CELLS_IN_LOOP, sorted([*scale, *gone]), change, cell=cell, turns=turns)
+
+
+def _group_cells_by_caller(
+    case: StepCase, claimed_works: ClaimedWorks
+) -> dict[tuple[str, str], list[WorkIndex]]:
+    """Return the work of recurrent cells, by the call that they belong to and the kind of cell."""
+    found: dict[tuple[str, str], list[WorkIndex]] = {}
+    for index in case.list_unclaimed_works(_is_of_cell, claimed_works):
+        place = case.works[index].maker.place
+        if place is not None:
+            found.setdefault((place.called, place.kind), []).append(index)
+    return found
 
 
 def _is_of_cell(work: StepWork) -> bool:
@@ -167,7 +191,7 @@ def _is_of_cell(work: StepWork) -> bool:
     return _is_of_recurrent_module(work.maker) and not work.activity.graph
 
 
-def _count_turns_of_cell(case: StepCase, indices: Sequence[int]) -> int:
+def _count_turns_of_cell(case: StepCase, indices: Sequence[WorkIndex]) -> int:
     """Count the calls of a cell: as often it launches what it launches least often, but for a start."""
     counts = Counter(
         (case.works[index].activity.name, case.works[index].activity.grid)
@@ -177,7 +201,7 @@ def _count_turns_of_cell(case: StepCase, indices: Sequence[int]) -> int:
     return min((count for count in counts.values() if count >= SEVERAL), default=0)
 
 
-def _list_lines(case: StepCase, indices: Sequence[int]) -> set[str]:
+def _list_lines(case: StepCase, indices: Sequence[WorkIndex]) -> set[str]:
     """Return the lines that launch some works."""
     places = [case.works[index].maker.place for index in indices]
     return {place.line for place in places if place is not None}
@@ -188,7 +212,7 @@ def _list_work_of_each_turn(
     called: str,
     lines: Collection[str],
     turns: int,
-    claimed_works: frozenset[int],
+    claimed_works: ClaimedWorks,
 ) -> list[int]:
     """Return what one call of the model launches in each turn of its loop over time.
 
@@ -219,7 +243,7 @@ def _leave_products_of_state(case: StepCase, members: Sequence[int]) -> tuple[in
     return kept, Range(*(share * whole for share in LEFT_OF_PRODUCTS))
 
 
-def _say_why_independent(loop: Loop) -> str:
+def _say_why_independent(loop: Loop) -> Clause:
     """Say how it is known that no turn needs the one before it."""
     if loop.proven:
         return "by its size, no result is an input of the next turn"
@@ -229,7 +253,7 @@ def _say_why_independent(loop: Loop) -> str:
     )
 
 
-def _say_turn_content(case: StepCase, loop: Loop) -> str:
+def _say_turn_content(case: StepCase, loop: Loop) -> Clause:
     """Say what a turn launches."""
     main = max(loop.list_works_by_place_in_turn(), key=case.sum_work_ms)
     maker = _find_work_with_sizes(case, main).maker
@@ -242,7 +266,7 @@ def _say_turn_content(case: StepCase, loop: Loop) -> str:
     return f"{loop.length:,} kernels, with {name}"
 
 
-def _describe_loop_place(case: StepCase, loop: Loop, chosen: Sequence[int]) -> str:
+def _describe_loop_place(case: StepCase, loop: Loop, chosen: Sequence[WorkIndex]) -> Clause:
     """Return where the loop is: the line from which a model is called, if all of it is called there."""
     places = [case.works[index].maker.place for index in loop.works]
     called = {place.called if place is not None else "" for place in places}
@@ -252,7 +276,7 @@ def _describe_loop_place(case: StepCase, loop: Loop, chosen: Sequence[int]) -> s
         if line:
             return shorten_line_path(line)
     main = max(loop.list_works_by_place_in_turn(), key=case.sum_work_ms)
-    return case.describe_origin_of_works(chosen, fallback_place=main[0])
+    return case.describe_origin_of_works(chosen, fallback_work=main[0])
 
 
 def _is_same_module_each_turn(case: StepCase, loop: Loop) -> bool:
@@ -261,7 +285,7 @@ def _is_same_module_each_turn(case: StepCase, loop: Loop) -> bool:
     return first is not None and second is not None and first.module == second.module
 
 
-def make_change_merging_runs(case: StepCase, runs: Sequence[Sequence[int]]) -> StepChange:
+def make_change_merging_runs(case: StepCase, runs: Sequence[Sequence[WorkIndex]]) -> StepChange:
     """Return the change to each run as one kernel, with the launch of its first.
 
     Of the host's time for the others only what is within operators goes, where nobody knows what is
@@ -283,8 +307,8 @@ def make_change_merging_runs(case: StepCase, runs: Sequence[Sequence[int]]) -> S
 
 
 def _list_backward_runs(
-    case: StepCase, loop: Loop, claimed_works: frozenset[int]
-) -> list[list[int]]:
+    case: StepCase, loop: Loop, claimed_works: ClaimedWorks
+) -> list[list[WorkIndex]]:
     """Return equal kernels that the backward pass runs for each turn, of all turns."""
     members = {_make_place_key(case.works[index]) for index in loop.works} - {None}
     alike: dict[Hashable, list[int]] = {}
@@ -321,7 +345,7 @@ def _make_place_key_without_numbers(work: StepWork) -> Hashable:
     return place.line, replace_layer_numbers(place.module), place.kind
 
 
-def list_independent_loops(case: StepCase, claimed_works: frozenset[int]) -> list[Loop]:
+def list_independent_loops(case: StepCase, claimed_works: ClaimedWorks) -> list[Loop]:
     """Return loops over equal and independent turns, those of long turns first.
 
     Each turn has operators of its own, and the host waits for nothing between them. First the same
@@ -339,7 +363,9 @@ def list_independent_loops(case: StepCase, claimed_works: frozenset[int]) -> lis
     return loops
 
 
-def _find_independent_loop(case: StepCase, length: int, begin: int, end: int) -> Loop | None:
+def _find_independent_loop(
+    case: StepCase, length: TurnLength, begin: WorkIndex, end: WorkIndex
+) -> Loop | None:
     """Return the turns of a repeated part that need nothing of each other; None where they do.
 
     A turn may begin with any of its kernels: what is before the loop may be like its end.
@@ -367,13 +393,15 @@ def _find_independent_loop(case: StepCase, length: int, begin: int, end: int) ->
     return likely
 
 
-def _are_sibling_modules(case: StepCase, first: int, length: int) -> bool:
+def _are_sibling_modules(case: StepCase, first: WorkIndex, length: TurnLength) -> bool:
     """Return whether the same place of two turns is in two modules, which are alike."""
     one, other = (case.works[index].maker.place for index in (first, first + length))
     return one is not None and other is not None and one.module != other.module
 
 
-def _is_start_of_turn(case: StepCase, first: int, length: int, begin: int) -> bool:
+def _is_start_of_turn(
+    case: StepCase, first: WorkIndex, length: TurnLength, begin: WorkIndex
+) -> bool:
     """Return whether a module is entered there: the first of what repeats, or another one of a list."""
     place = case.works[first].maker.place
     if place is None or not place.module:
@@ -386,7 +414,7 @@ def _is_start_of_turn(case: StepCase, first: int, length: int, begin: int) -> bo
     return not _is_in_module(case.works[first - 1].maker.place, entered)
 
 
-def _find_sibling_module(case: StepCase, first: int, length: int) -> str:
+def _find_sibling_module(case: StepCase, first: WorkIndex, length: TurnLength) -> TextOrEmpty:
     """Return the path of the module of a list that a work is of: up to the number that changes."""
     one, other = (case.works[index].maker.place for index in (first, first + length))
     if one is None or other is None:
@@ -399,14 +427,14 @@ def _find_sibling_module(case: StepCase, first: int, length: int) -> str:
     return ".".join(path)
 
 
-def _is_in_module(place: SourcePlace | None, path: str) -> bool:
+def _is_in_module(place: SourcePlace | None, path: ModulePath) -> bool:
     """Return whether a place is in a module or in one of its own."""
     return place is not None and (place.module == path or place.module.startswith(f"{path}."))
 
 
 def _find_repeats_of_any_length(
     launched: Sequence[Hashable | None], min_turns: int
-) -> list[tuple[int, int, int]]:
+) -> list[tuple[TurnLength, WorkIndex, WorkIndex]]:
     """Return length, begin and end of launches that repeat at once, the longest turns first.
 
     None repeats nothing. What repeats with a shorter turn is not said to repeat with several of them.
@@ -431,8 +459,8 @@ def _find_repeats_of_any_length(
 
 
 def _find_repeats_of_length(
-    launched: Sequence[Hashable | None], length: int, min_turns: int
-) -> Iterator[tuple[int, int]]:
+    launched: Sequence[Hashable | None], length: TurnLength, min_turns: int
+) -> Iterator[tuple[WorkIndex, WorkIndex]]:
     """Yield from where to where launches of some number repeat at once; None repeats nothing."""
     first = 0
     for index in range(length, len(launched) + 1):
@@ -445,7 +473,7 @@ def _find_repeats_of_length(
 
 
 def _make_loop_key(
-    case: StepCase, index: int, claimed_works: frozenset[int], joined: bool
+    case: StepCase, index: WorkIndex, claimed_works: ClaimedWorks, joined: bool
 ) -> tuple[object, ...] | None:
     """Return what the launches of one place in a loop have in common; None for what is in no loop.
 
@@ -471,7 +499,7 @@ def _make_loop_key(
     return (*shown, within, maker.op, maker.top, maker.shapes, maker.types, maker.source)
 
 
-def _is_after_wait(case: StepCase, index: int) -> bool:
+def _is_after_wait(case: StepCase, index: WorkIndex) -> bool:
     """Return whether the host or a stream waits between the launch of a work and the one before."""
     if index == 0:
         return False
@@ -479,7 +507,7 @@ def _is_after_wait(case: StepCase, index: int) -> bool:
     return any(call.waits or "WaitEvent" in call.name for call in between)
 
 
-def _find_work_with_sizes(case: StepCase, run: Sequence[int]) -> StepWork:
+def _find_work_with_sizes(case: StepCase, run: Sequence[WorkIndex]) -> StepWork:
     """Return one of some equal works whose sizes are known, or the first of them."""
     for index in run:
         if any(case.works[index].maker.shapes):
@@ -590,7 +618,9 @@ def _is_of_recurrent_module(origin: CallOrigin) -> bool:
     return origin.place is not None and origin.place.kind in CELLS
 
 
-def estimate_ns_as_one_kernel(case: StepCase, run: Sequence[int]) -> tuple[float, float]:
+def estimate_ns_as_one_kernel(
+    case: StepCase, run: Sequence[WorkIndex]
+) -> tuple[NanosecondsOfModel, NanosecondsOfModel]:
     """Return nanoseconds of equal kernels as one: as expected, and if only their launches are saved.
 
     Where one leaves multiprocessors idle, the blocks of several run beside each other. The bytes and
@@ -614,7 +644,7 @@ def estimate_ns_as_one_kernel(case: StepCase, run: Sequence[int]) -> tuple[float
     return min(together, apart, took), min(took, apart)
 
 
-def _estimate_least_ns(case: StepCase, work: StepWork, needs: Needs) -> float:
+def _estimate_least_ns(case: StepCase, work: StepWork, needs: Needs) -> NanosecondsOfModel:
     """Return the nanoseconds that the bytes or the operations of a work need at least."""
     moved = (needs.reads + needs.writes) / case.bandwidth * 1e9
     rate = None
@@ -626,7 +656,7 @@ def _estimate_least_ns(case: StepCase, work: StepWork, needs: Needs) -> float:
     return max(moved, computed)
 
 
-def _compute_host_share_outside_operator(case: StepCase, work: StepWork) -> float:
+def _compute_host_share_outside_operator(case: StepCase, work: StepWork) -> Share:
     """Return the share of the host's time up to a launch that is not within the launch's operator."""
     call = case.step.calls[work.call]
     if work.call:

@@ -19,7 +19,7 @@ from profkit.program.findings.case import (
     StepCase,
     StepFinding,
     find_calls_waiting_for_works,
-    find_small_uploads,
+    find_too_many_small_uploads,
     is_launched_by_autograd,
     is_only_moving_data,
     is_strided_copy,
@@ -38,10 +38,24 @@ from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import describe_launch_place
 from profkit.program.timeline import Activity, HostSpan
 from profkit.records.gpus import find_pinned_copy_rate
-from profkit.reports.figures import format_figures
+from profkit.reports.figures import format_three_figures
 
 if TYPE_CHECKING:
-    from profkit.units import BytesPerSecond, Nanoseconds
+    from profkit.units import (
+        AdviceKey,
+        ByteCount,
+        ByteCountOrZero,
+        BytesPerSecond,
+        CallIndex,
+        ClaimedWorks,
+        ClauseOrEmpty,
+        KernelName,
+        Nanoseconds,
+        NanosecondsOfModel,
+        OperatorName,
+        TextOrEmpty,
+        WorkIndex,
+    )
 
 
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
@@ -147,7 +161,7 @@ class _ExposedCopies:
     worked_on: Mapping[int, float]  # nanoseconds that the host then works
 
 
-def find_exposed_copies(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_exposed_copies(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find copies to and from the host, or between GPUs, that nothing computes beside."""
     chosen = case.list_unclaimed_works(
         lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, claimed_works
@@ -169,7 +183,7 @@ def find_exposed_copies(case: StepCase, claimed_works: frozenset[int]) -> Iterat
         _make_copies_change(case, copies),
         "",
         _choose_copies_advice(case, copies, way),
-        total=format_figures(total / 1e6),
+        total=format_three_figures(total / 1e6),
         reduced=", ".join(dict.fromkeys(copies.reduced.values())),
         way=WAYS[way],
         pageable=PAGEABLE[way] if pageable else "",
@@ -207,7 +221,7 @@ def _find_fastest_copy_rate(case: StepCase) -> BytesPerSecond:
 
 
 def _estimate_share_left_of_copy(
-    case: StepCase, copies: _ExposedCopies, index: int, rate: float
+    case: StepCase, copies: _ExposedCopies, index: WorkIndex, rate: BytesPerSecond
 ) -> Range:
     """Return what is left of a copy's time: at the fastest rate, as a kernel reads it, or nothing."""
     copy = case.works[index].activity
@@ -222,7 +236,7 @@ def _estimate_share_left_of_copy(
     return left
 
 
-def _find_main_direction(case: StepCase, chosen: Sequence[int]) -> str:
+def _find_main_direction(case: StepCase, chosen: Sequence[WorkIndex]) -> TextOrEmpty:
     """Return the direction that takes most of the time, or BOTH; empty for copies between GPUs."""
     times = {}
     for way in ("HtoD", "DtoH"):
@@ -234,7 +248,7 @@ def _find_main_direction(case: StepCase, chosen: Sequence[int]) -> str:
     return ""
 
 
-def _choose_copies_advice(case: StepCase, copies: _ExposedCopies, direction: str) -> str:
+def _choose_copies_advice(case: StepCase, copies: _ExposedCopies, direction: str) -> AdviceKey:
     """Return the key of what is to be done about most of the time of some copies."""
     half = case.sum_work_ms(copies.chosen) / 2
     if case.sum_work_ms(copies.reduced) > half and case.sum_work_ms(copies.kept) <= half:
@@ -251,7 +265,7 @@ def _choose_copies_advice(case: StepCase, copies: _ExposedCopies, direction: str
     return advice
 
 
-def _list_harmless_copies(case: StepCase, chosen: Sequence[int]) -> list[int]:
+def _list_harmless_copies(case: StepCase, chosen: Sequence[WorkIndex]) -> list[WorkIndex]:
     """Return copies that are as they should be: of pinned memory, on a stream without kernels."""
     computing = {w.activity.stream for w in case.works if w.kind not in {"copy", "collective"}}
     aside = []
@@ -262,7 +276,9 @@ def _list_harmless_copies(case: StepCase, chosen: Sequence[int]) -> list[int]:
     return aside
 
 
-def _list_copies_in_direction(case: StepCase, chosen: Sequence[int], direction: str) -> list[int]:
+def _list_copies_in_direction(
+    case: StepCase, chosen: Sequence[WorkIndex], direction: str
+) -> list[WorkIndex]:
     found = []
     for index in chosen:
         if case.works[index].activity.direction == direction:
@@ -270,7 +286,9 @@ def _list_copies_in_direction(case: StepCase, chosen: Sequence[int], direction: 
     return found
 
 
-def find_copies_reduced_on_host(case: StepCase, chosen: Sequence[int]) -> dict[int, str]:
+def find_copies_reduced_on_host(
+    case: StepCase, chosen: Sequence[WorkIndex]
+) -> dict[WorkIndex, OperatorName]:
     """Return copies to the host that an operator reduces there, and which operator that is.
 
     It has as many bytes of values as were copied, and calls the GPU for nothing.
@@ -294,7 +312,9 @@ def find_copies_reduced_on_host(case: StepCase, chosen: Sequence[int]) -> dict[i
     return found
 
 
-def find_host_ns_after_copies(case: StepCase, chosen: Sequence[int]) -> dict[int, float]:
+def find_host_ns_after_copies(
+    case: StepCase, chosen: Sequence[WorkIndex]
+) -> dict[WorkIndex, NanosecondsOfModel]:
     """Return copies to the host that it waits for and then works long, with the nanoseconds of that.
 
     Nothing is launched in between, so the GPU runs empty: as a rule the host works on what it got.
@@ -316,28 +336,32 @@ def find_host_ns_after_copies(case: StepCase, chosen: Sequence[int]) -> dict[int
     return found
 
 
-def _measure_host_pauses_ns(case: StepCase) -> list[float]:
+def _measure_host_pauses_ns(case: StepCase) -> list[NanosecondsOfModel]:
     """Return how long the host pauses before each call and behind the last; 0 where it launches on."""
     model = case.hosts.usual
     times = [*(event.gap for event in model.events), model.tail]
     return [time if time > model.pause else 0.0 for time in times]
 
 
-def _make_host_work_figure(worked_on: Mapping[int, float]) -> dict[str, float]:
+def _make_host_work_figure(
+    host_ns_by_copy: Mapping[WorkIndex, NanosecondsOfModel],
+) -> dict[str, float]:
     """Return the figure of the host's work for the finding's evidence, where there is any."""
-    if not worked_on:
+    if not host_ns_by_copy:
         return {}
-    return {"work": sum(worked_on.values()) / 1e6}
+    return {"work": sum(host_ns_by_copy.values()) / 1e6}
 
 
-def _describe_host_work_after_copies(worked_on: Mapping[int, float]) -> str:
-    if not worked_on:
+def _describe_host_work_after_copies(
+    host_ns_by_copy: Mapping[WorkIndex, NanosecondsOfModel],
+) -> ClauseOrEmpty:
+    if not host_ns_by_copy:
         return ""
-    total = sum(worked_on.values()) / 1e6
-    return f"; then the host works for {format_figures(total)} ms before it launches again"
+    total = sum(host_ns_by_copy.values()) / 1e6
+    return f"; then the host works for {format_three_figures(total)} ms before it launches again"
 
 
-def find_avoidable_copies(case: StepCase, chosen: Sequence[int]) -> frozenset[int]:
+def find_avoidable_copies(case: StepCase, chosen: Sequence[WorkIndex]) -> frozenset[WorkIndex]:
     """Return copies of what may stay on the GPU: it goes to and fro, or is brought piece by piece.
 
     What goes to the host comes back where as many bytes do. Pieces that come between kernels which
@@ -355,12 +379,12 @@ def find_avoidable_copies(case: StepCase, chosen: Sequence[int]) -> frozenset[in
     return frozenset()
 
 
-def _sum_copied_bytes(sizes: Counter[int]) -> int:
+def _sum_copied_bytes(sizes: Counter[ByteCount]) -> ByteCount:
     """Return the bytes of copies that are counted by size."""
     return sum(size * count for size, count in sizes.items())
 
 
-def _count_groups_of_copies_between_kernels(case: StepCase, copies: Collection[int]) -> int:
+def _count_groups_of_copies_between_kernels(case: StepCase, copies: Collection[WorkIndex]) -> int:
     """Return into how many parts kernels divide some copies."""
     own = set(copies)
     pieces = 0
@@ -386,9 +410,9 @@ SMALL_COPIES = RuleTexts(
 )
 
 
-def find_small_copies(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_small_copies(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:  # noqa: ARG001
     """Find many small tensors that go to the GPU one by one: each costs the host a call, or a wait."""
-    chosen = find_small_uploads(case)
+    chosen = find_too_many_small_uploads(case)
     if not chosen:
         return
     first = min(chosen)
@@ -412,7 +436,7 @@ def find_small_copies(case: StepCase, claimed_works: frozenset[int]) -> Iterator
     )
 
 
-def _find_extra_calls_for_copies(case: StepCase, chosen: frozenset[int]) -> set[int]:
+def _find_extra_calls_for_copies(case: StepCase, chosen: frozenset[WorkIndex]) -> set[CallIndex]:
     """Return the calls that operators make for their copies, besides those that start these.
 
     A pageable copy ends with a wait of its own. Where no operator is known, it is the calls between two
@@ -461,11 +485,11 @@ class _KernelWithMovingPages:
         return sum(page.duration for page in self.pages)
 
     @property
-    def bytes(self) -> int:
+    def bytes(self) -> ByteCount:
         """Return how much moves."""
         return sum(page.bytes for page in self.pages)
 
-    def estimate_share_without_pages(self, pinned_bytes_per_s: float) -> Range:
+    def estimate_share_left_of_kernel(self, pinned_bytes_per_s: BytesPerSecond) -> Range:
         """Return what is left of the kernel without them, where copies bring `pinned_bytes_per_s`.
 
         At worst they have to come before it; at best it waits from the first to the last.
@@ -478,13 +502,13 @@ class _KernelWithMovingPages:
         return Range(*left)
 
 
-def find_waits_for_pages(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_waits_for_pages(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:  # noqa: ARG001
     """Find kernels that wait for pages of unified memory, which move when they are touched."""
     touched = _find_kernels_with_moving_pages(case)
     if not touched:
         return
     pinned = find_pinned_copy_rate(case.cc)
-    scale = {index: own.estimate_share_without_pages(pinned) for index, own in touched.items()}
+    scale = {index: own.estimate_share_left_of_kernel(pinned) for index, own in touched.items()}
     moved = touched.values()
     yield case.make_finding(
         MOVING_PAGES,
@@ -498,7 +522,7 @@ def find_waits_for_pages(case: StepCase, claimed_works: frozenset[int]) -> Itera
     )
 
 
-def _find_kernels_with_moving_pages(case: StepCase) -> dict[int, _KernelWithMovingPages]:
+def _find_kernels_with_moving_pages(case: StepCase) -> dict[WorkIndex, _KernelWithMovingPages]:
     """Return the kernels of the step that touch pages, by work."""
     brought = [page for page in case.page_moves if page.direction == "HtoD"]
     starts = [page.start for page in brought]
@@ -511,13 +535,13 @@ def _find_kernels_with_moving_pages(case: StepCase) -> dict[int, _KernelWithMovi
     return found
 
 
-def _find_calls_between_copies(case: StepCase, pieces: set[int]) -> set[int]:
+def _find_calls_between_copies(case: StepCase, copying_calls: set[CallIndex]) -> set[CallIndex]:
     """Return the calls between two copies with no other launch between them: the copies' own."""
     between: set[int] = set()
     since: list[int] = []
     after_piece = False
     for number, event in enumerate(case.hosts.usual.events):
-        if number in pieces:
+        if number in copying_calls:
             between.update(since if after_piece else ())
             after_piece, since = True, []
         elif event.items:
@@ -554,9 +578,7 @@ COLLECTIVES = RuleTexts(
 )
 
 
-def find_exposed_collectives(
-    case: StepCase, claimed_works: frozenset[int]
-) -> Iterator[StepFinding]:
+def find_exposed_collectives(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find collectives that nothing computes beside.
 
     Of what is sent from one rank to another a single recording does not tell whether it waits for the
@@ -604,7 +626,7 @@ LAYOUTS = RuleTexts(
 )
 
 
-def find_layout_copies(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_layout_copies(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find tensors that are only put into another order, where nobody needs that order."""
     convolved = sum(work.kind == "conv" for work in case.works)
     chosen = []
@@ -636,7 +658,7 @@ def find_layout_copies(case: StepCase, claimed_works: frozenset[int]) -> Iterato
     )
 
 
-def _is_needless_layout(case: StepCase, index: int, is_convolved: bool) -> bool:
+def _is_needless_layout(case: StepCase, index: WorkIndex, is_convolved: bool) -> bool:
     """Return whether a copy only changes the order, and the program asked for it or nobody knows who."""
     work = case.works[index]
     if work.kind == "layout":
@@ -648,7 +670,7 @@ def _is_needless_layout(case: StepCase, index: int, is_convolved: bool) -> bool:
     return is_convolved and _is_image_layout_copy(case, index)
 
 
-def list_standalone_copies(case: StepCase, claimed_works: frozenset[int]) -> list[int]:
+def list_standalone_copies(case: StepCase, claimed_works: ClaimedWorks) -> list[WorkIndex]:
     """Return the copies of runs that do little else: a kernel of its own would not make them."""
     found: list[int] = []
     for run in list_runs_that_compiler_would_merge(case, claimed_works):
@@ -658,7 +680,7 @@ def list_standalone_copies(case: StepCase, claimed_works: frozenset[int]) -> lis
     return sorted(found)
 
 
-def _is_image_layout_copy(case: StepCase, index: int) -> bool:
+def _is_image_layout_copy(case: StepCase, index: WorkIndex) -> bool:
     """Return whether it copies four dimensions into the same sizes: only their order changes.
 
     Where no operator is known, a copy whose next product before or after it is a convolution;
@@ -704,7 +726,7 @@ GROWING = RuleTexts(
 )
 
 
-def find_growing_caches(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_growing_caches(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find a cache to which each step appends by concatenation: what was in it is copied in every step.
 
     Sizes tell: the largest part of a step's concatenation is as large as the result of the same
@@ -732,8 +754,8 @@ def find_growing_caches(case: StepCase, claimed_works: frozenset[int]) -> Iterat
         chosen,
         StepChange(scale=scale),
         kernels="kernel" if len(chosen) == 1 else "kernels",
-        whole=format_figures(whole / 1e6),
-        new=format_figures(new / 1e6),
+        whole=format_three_figures(whole / 1e6),
+        new=format_three_figures(new / 1e6),
     )
 
 
@@ -779,7 +801,7 @@ def _find_only_differing_dimension(one: tuple[int, ...], other: tuple[int, ...])
     return None
 
 
-def find_growing_concatenations(case: StepCase) -> dict[int, ConcatenationSizes]:
+def find_growing_concatenations(case: StepCase) -> dict[WorkIndex, ConcatenationSizes]:
     """Return concatenations, by work, whose result is copied again by the same one a step later.
 
     The n-th of this step is the n-th of the step before, where steps have as many; of the first
@@ -832,7 +854,7 @@ def _is_concatenation(work: StepWork) -> bool:
 
 def _find_concatenating_works(
     case: StepCase, growing: Sequence[tuple[HostSpan, ConcatenationSizes]]
-) -> dict[int, ConcatenationSizes]:
+) -> dict[WorkIndex, ConcatenationSizes]:
     """Return the works that some operators launch."""
     found: dict[int, ConcatenationSizes] = {}
     for index in case.list_unclaimed_works(_is_concatenation):
@@ -843,7 +865,7 @@ def _find_concatenating_works(
     return found
 
 
-def _read_value_bytes(kernel: str) -> int:
+def _read_value_bytes(kernel: KernelName) -> ByteCountOrZero:
     """Return the bytes of a value by the name of PyTorch's kernel that concatenates; 0 if unknown."""
     opaque = _OPAQUE.search(kernel)
     if opaque:
@@ -868,7 +890,7 @@ JOINS = RuleTexts(
 )
 
 
-def find_concatenations(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_concatenations(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find tensors that are only put together: each part is read and written once more.
 
     What autograd puts together are gradients of parts, which one tensor's gradient needs as a whole.

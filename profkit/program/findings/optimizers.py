@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 from math import prod
+from typing import TYPE_CHECKING
 
 from profkit.program.findings.case import (
     MEMBERS,
@@ -21,6 +22,10 @@ from profkit.program.findings.case import (
 )
 from profkit.program.operators import PRODUCTS
 from profkit.program.replay.scenario import Range, StepChange
+
+if TYPE_CHECKING:
+    from profkit.units import ClaimedWorks, CountOrZero, Share, WorkIndex
+
 
 MANY = 16  # kernels one by one that are a loop over parameters
 TABLE_BACKWARD = "aten::embedding_dense_backward"
@@ -78,7 +83,7 @@ OPTIMIZER = RuleTexts(
 )
 
 
-def find_unfused_optimizer(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_unfused_optimizer(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find an optimiser that takes its parameters one by one, or its operations one by one."""
     of_torch = case.list_unclaimed_works(is_launched_in_optimizer_step, claimed_works)
     own = of_torch or _find_optimizer_works_by_name(case, claimed_works)
@@ -110,14 +115,14 @@ def find_unfused_optimizer(case: StepCase, claimed_works: frozenset[int]) -> Ite
 
 
 def _has_kernel_matching(
-    case: StepCase, work_indices: Sequence[int], pattern: re.Pattern[str]
+    case: StepCase, work_indices: Sequence[WorkIndex], pattern: re.Pattern[str]
 ) -> bool:
     """Return whether the kernel of any of some works has such a name."""
     return any(pattern.search(case.works[i].activity.name) for i in work_indices)
 
 
 def _make_change_merging_updates(
-    case: StepCase, work_indices: Sequence[int], share_left: Range
+    case: StepCase, work_indices: Sequence[WorkIndex], share_left: Range
 ) -> StepChange:
     """Return the change to one kernel for many parameters: what bytes need, and hardly any launches."""
     need = 0.0
@@ -135,7 +140,7 @@ def _are_callers_recorded(case: StepCase) -> bool:
     return any(work.maker.top or work.maker.place is not None for work in case.works)
 
 
-def _find_optimizer_works_by_name(case: StepCase, claimed_works: frozenset[int]) -> list[int]:
+def _find_optimizer_works_by_name(case: StepCase, claimed_works: ClaimedWorks) -> list[WorkIndex]:
     """Return where no range says so: what follows the last backward operator, or lies round addcdiv.
 
     A step that was cut before its backward pass ends with the forward pass: a network's layers follow
@@ -151,7 +156,7 @@ def _find_optimizer_works_by_name(case: StepCase, claimed_works: frozenset[int])
     return _find_run_with_most_updates(case, free)
 
 
-def _find_run_with_most_updates(case: StepCase, free: Sequence[int]) -> list[int]:
+def _find_run_with_most_updates(case: StepCase, free: Sequence[WorkIndex]) -> list[WorkIndex]:
     """Return the run with most updates, of works that an optimiser may consist of.
 
     Empty where none has any.
@@ -168,7 +173,7 @@ def _find_run_with_most_updates(case: StepCase, free: Sequence[int]) -> list[int
     return found
 
 
-def _count_parameter_updates(case: StepCase, run: Sequence[int]) -> int:
+def _count_parameter_updates(case: StepCase, run: Sequence[WorkIndex]) -> CountOrZero:
     """Return how many parameters' updates a run of works holds; few are none.
 
     Roots alone are updates where they are of several sizes, as weights and biases are, and the step
@@ -214,7 +219,7 @@ class _DenseTable:
 
 
 def find_updates_of_unread_rows(
-    case: StepCase, claimed_works: frozenset[int]
+    case: StepCase, claimed_works: ClaimedWorks
 ) -> Iterator[StepFinding]:
     """Find optimizers that go through whole tables of which a step read a few rows."""
     tables = [table for table in _list_dense_tables(case) if table.clearing not in claimed_works]
@@ -245,9 +250,13 @@ def find_updates_of_unread_rows(
     )
 
 
-def _make_share_left(other: float, own: float) -> Range:
+def _make_share_left(share_left_at_best: Share, share_of_read_rows: Share) -> Range:
     """Return what is left of a work: what is not of the tables, and the rows that were read."""
-    return Range(min(1.0, other + ROWS_TWICE * own), min(1.0, other + own), other)
+    return Range(
+        min(1.0, share_left_at_best + ROWS_TWICE * share_of_read_rows),
+        min(1.0, share_left_at_best + share_of_read_rows),
+        share_left_at_best,
+    )
 
 
 def _list_dense_tables(case: StepCase) -> list[_DenseTable]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, prod
+from typing import TYPE_CHECKING
 
 from profkit.program.findings.case import REACH, REACHED, Advice, RuleTexts, StepCase, StepFinding
 from profkit.program.operators import Product, get_matrix_product
@@ -16,6 +17,10 @@ from profkit.program.steps.idle import describe_launch_place
 from profkit.program.steps.kinds import find_product_precision, is_memory_bound_product
 from profkit.program.timeline import Activity
 from profkit.records.gpus import get_measured_levels
+
+if TYPE_CHECKING:
+    from profkit.units import ClaimedWorks, Factor, OperationsPerSecond, WorkIndex
+
 
 _FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
 # What kernels of PyTorch and cuFFT say of the type of their values, where no operator does.
@@ -72,7 +77,7 @@ FP32_PRODUCTS = RuleTexts(
 )
 
 
-def find_fp32_products(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_fp32_products(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
     if case.cc is not None and case.cc < (7, 0):
         return  # no tensor cores before
@@ -103,7 +108,7 @@ def find_fp32_products(case: StepCase, claimed_works: frozenset[int]) -> Iterato
     yield case.make_finding(FP32_PRODUCTS, chosen, StepChange(scale), "", advice, what=what)
 
 
-def _name_products(case: StepCase, chosen: Sequence[int]) -> str:
+def _name_products(case: StepCase, chosen: Sequence[WorkIndex]) -> str:
     """Say what products are: of matrices, convolutions, or both."""
     kinds = {case.works[i].kind for i in chosen}
     if kinds == {"conv"}:
@@ -126,7 +131,7 @@ def is_fp32_attention(work: StepWork) -> bool:
     return work.kind == "attention" and (types[0] == "float" if types and types[0] else named)
 
 
-def _estimate_time_left_on_faster_pipe(case: StepCase, index: int, gain: float) -> Range:
+def _estimate_time_left_on_faster_pipe(case: StepCase, index: WorkIndex, gain: Factor) -> Range:
     """Return what is left of a product whose pipe gets faster; a small one is not bound by it."""
     long = max(case.works[index].activity.duration, 1.0)
     return make_exact_range(min(1.0, max(FLOOR, long / gain) / long))
@@ -147,7 +152,7 @@ IN_FLOAT64 = RuleTexts(
 )
 
 
-def find_float64_work(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_float64_work(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Work in float64, which is numpy's and Python's default and seldom a network's need."""
     chosen = case.list_unclaimed_works(_is_float64_work, claimed_works)
     if HALF * case.sum_work_ms(chosen) * 1e6 < LEAST * case.split.period:
@@ -169,7 +174,7 @@ def find_float64_work(case: StepCase, claimed_works: frozenset[int]) -> Iterator
         tf32=", and allow TF32 for matrix products" if products else "",
     )
     # It is no default elsewhere: somebody chose it.
-    finding = replace(finding, optional=case.language == "others")
+    finding = replace(finding, optional=case.program_framework == "others")
     if products:
         yield replace(finding, rule="fp32-matmul")
     else:
@@ -233,7 +238,7 @@ TAILS = RuleTexts(
 
 
 def find_products_with_wasted_tiles(
-    case: StepCase, claimed_works: frozenset[int]
+    case: StepCase, claimed_works: ClaimedWorks
 ) -> Iterator[StepFinding]:
     """Find products whose tiles hold much more than the result, or hardly fill their last round."""
     if not case.device or not case.device.multiprocessors:
@@ -261,23 +266,25 @@ def find_products_with_wasted_tiles(
     )
 
 
-def _estimate_time_left_with_full_tiles(case: StepCase, product: Product, cut: Tiling) -> Range:
+def _estimate_time_left_with_full_tiles(case: StepCase, product: Product, tiling: Tiling) -> Range:
     """Return what is left with full tiles: not below its bytes, or the rate of the fastest products."""
-    best = max(cut.used / FILLED, case.compute_product_floor_seconds(product) / product.seconds)
-    return Range((1 + best) / 2, best, cut.used).limit_to(1.0)
+    best = max(tiling.used / FILLED, case.compute_product_floor_seconds(product) / product.seconds)
+    return Range((1 + best) / 2, best, tiling.used).limit_to(1.0)
 
 
-def _say_tile_rounds(cut: Tiling, sms: int) -> str:
-    if cut.rounds == 1:
+def _say_tile_rounds(tiling: Tiling, sms: int) -> str:
+    if tiling.rounds == 1:
         times = "round"
     else:
         times = "rounds"
-    return f"{cut.rounds} {times} on {sms} multiprocessors, {cut.tiles % sms or sms} in the last"
+    return (
+        f"{tiling.rounds} {times} on {sms} multiprocessors, {tiling.tiles % sms or sms} in the last"
+    )
 
 
 def _find_products_by_work(
-    case: StepCase, claimed_works: frozenset[int] = frozenset()
-) -> dict[int, Product]:
+    case: StepCase, claimed_works: ClaimedWorks = frozenset()
+) -> dict[WorkIndex, Product]:
     products = (
         (i, get_matrix_product(work)) for i, work in enumerate(case.works) if i not in claimed_works
     )
@@ -295,7 +302,7 @@ MISFITS = RuleTexts(
 )
 
 
-def find_odd_sized_products(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_odd_sized_products(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find half-precision products of odd sizes, which run on older and slower kernels."""
     halves = {i: p for i, p in _find_products_by_work(case).items() if p.size == 2}
     reachable = REACHED * _find_fastest_product_rate(case, halves.values())
@@ -321,7 +328,7 @@ def find_odd_sized_products(case: StepCase, claimed_works: frozenset[int]) -> It
     )
 
 
-def _find_fastest_product_rate(case: StepCase, products: Iterable[Product]) -> float:
+def _find_fastest_product_rate(case: StepCase, products: Iterable[Product]) -> OperationsPerSecond:
     """Return operations a second of the fastest product that fits, or of the GPU's table."""
     best = 0.0
     if case.gpu:
@@ -343,7 +350,7 @@ ODD_BY_NAME = RuleTexts(
 
 
 def find_odd_sized_products_by_name(
-    case: StepCase, claimed_works: frozenset[int]
+    case: StepCase, claimed_works: ClaimedWorks
 ) -> Iterator[StepFinding]:
     """Find the same where sizes were not recorded, by the names of cuBLAS' kernels for odd sizes."""
     unsized = case.list_unclaimed_works(

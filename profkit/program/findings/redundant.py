@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from profkit.program.findings.case import (
     REACH,
@@ -25,6 +25,10 @@ from profkit.program.operators import find_operator_needs
 from profkit.program.replay.scenario import NOTHING, CallShare, Range, StepChange
 from profkit.program.steps.cut import StepWork
 from profkit.program.timeline import HostSpan
+
+if TYPE_CHECKING:
+    from profkit.units import ByteCountOrZero, ClaimedWorks, Share, WorkIndex
+
 
 CUTS = frozenset(
     {"aten::slice", "aten::select", "aten::narrow", "aten::index_select", "aten::index"}
@@ -104,7 +108,7 @@ UNREAD_GRADIENTS = RuleTexts(
 NEEDLESS = {"same": SAME_EACH_STEP, "unread": UNREAD_GRADIENTS}
 
 
-def find_needless_work(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_needless_work(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Work whose operators read nothing that changes from step to step, or make what nothing reads."""
     everything = case.sum_work_ms(range(len(case.works)))
     for reason, words in NEEDLESS.items():
@@ -119,12 +123,15 @@ def find_needless_work(case: StepCase, claimed_works: frozenset[int]) -> Iterato
             merge=dict.fromkeys(chosen, NOTHING),
             host=dict.fromkeys(waits, CallShare(NOTHING, NOTHING)),
         )
-        if case.hosts.estimate_saving(change).expect >= LEAST * case.hosts.plain.expect:
+        if (
+            case.hosts.estimate_saving(change).expect
+            >= LEAST * case.hosts.step_ms_without_recorder.expect
+        ):
             longest = case.find_longest_work(chosen).maker
             yield case.make_finding(words, chosen, change, op=longest.top or longest.op)
 
 
-def find_sliced_products(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_sliced_products(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find products whose result is sliced to a small part before anything reads it whole."""
     used = _find_used_shares(case, claimed_works)
     chosen = sorted(used.keys() - claimed_works)
@@ -151,7 +158,7 @@ class _Used(NamedTuple):
     whole: int  # values
 
 
-def _find_used_shares(case: StepCase, claimed_works: frozenset[int]) -> dict[int, _Used]:
+def _find_used_shares(case: StepCase, claimed_works: ClaimedWorks) -> dict[WorkIndex, _Used]:
     """Return products of which a small part is used, with the kernels that carry their results there."""
     cuts = [span for span in case.spans if span.kind == "op" and span.name in CUTS]
     readers = _index_works_by_tensor_size(case)
@@ -194,19 +201,19 @@ def _index_works_by_tensor_size(case: StepCase) -> _WorksByTensorSize:
     return found
 
 
-def _estimate_time_left_of_used_share(share: float) -> Range:
+def _estimate_time_left_of_used_share(share: Share) -> Range:
     """Return what is left of a kernel that computes only what is used; small ones gain nothing."""
     return Range(min(1.0, 4 * share), share, share)
 
 
 def _list_product_with_elementwise_followers(
-    case: StepCase, product: int, values: int
-) -> list[int]:
+    case: StepCase, product: int, value_count: int
+) -> list[WorkIndex]:
     """Return a product with the elementwise kernels right after it that take its result on."""
     along = [product]
     for index in range(product + 1, len(case.works)):
         work = case.works[index]
-        if work.kind not in ALONG or values not in _list_tensor_value_counts(work):
+        if work.kind not in ALONG or value_count not in _list_tensor_value_counts(work):
             break
         along.append(index)
     return along
@@ -218,13 +225,13 @@ def _list_tensor_value_counts(work: StepWork) -> set[int]:
 
 def _find_used_share(
     case: StepCase,
-    cuts: list[HostSpan],
+    slicing_spans: list[HostSpan],
     readers: _WorksByTensorSize,
-    along: Sequence[int],
-    values: int,
-) -> float | None:
+    carrying_works: Sequence[WorkIndex],
+    result_value_count: int,
+) -> Share | None:
     """Return the share of a cut result that is read; None where it is read whole, or not cut."""
-    last = along[-1]
+    last = carrying_works[-1]
     begin = case.step.calls[case.works[last].call].start
     # What the backward pass has of that size is its gradient.
     first = bisect_right(readers.forward, last)
@@ -232,29 +239,31 @@ def _find_used_share(
     end = case.step.end
     if after:
         end = case.step.calls[after[0].call].start
-    cut_by_operator = any(begin < cut.start <= end and _is_slice_of(cut, values) for cut in cuts)
+    cut_by_operator = any(
+        begin < cut.start <= end and _is_slice_of(cut, result_value_count) for cut in slicing_spans
+    )
     if not cut_by_operator:
-        if not after or readers.last_forward.get(values, -1) > last:
+        if not after or readers.last_forward.get(result_value_count, -1) > last:
             return None
-        if not _is_read_by_rows(case.works[along[0]], after[0], values):
+        if not _is_read_by_rows(case.works[carrying_works[0]], after[0], result_value_count):
             return None
-    return _find_largest_part_read(after, values)
+    return _find_largest_part_read(after, result_value_count)
 
 
-def _find_largest_part_read(readers: Sequence[StepWork], values: int) -> float | None:
+def _find_largest_part_read(readers: Sequence[StepWork], result_value_count: int) -> Share | None:
     """Return the share that the largest smaller tensor has of a result; None where one is as large."""
     largest = 0
     for work in readers:
         counts = _list_tensor_value_counts(work)
-        if values in counts and work.maker.top not in CUTS:
+        if result_value_count in counts and work.maker.top not in CUTS:
             return None
-        largest = max([largest, *(count for count in counts if count < values)])
+        largest = max([largest, *(count for count in counts if count < result_value_count)])
     if largest:
-        return largest / values
+        return largest / result_value_count
     return None
 
 
-def _is_read_by_rows(product: StepWork, reader: StepWork, values: int) -> bool:
+def _is_read_by_rows(product: StepWork, reader: StepWork, result_value_count: int) -> bool:
     """Return whether what runs next reads some rows of a product.
 
     Recordings may lack operators that launch nothing, as slices: rows are as long as the product's.
@@ -264,11 +273,15 @@ def _is_read_by_rows(product: StepWork, reader: StepWork, values: int) -> bool:
         return False
     columns = factors[-1][-1]
     rows = [sizes for sizes in reader.maker.shapes if len(sizes) > 1 and sizes[-1] == columns]
-    return columns > 0 and values % columns == 0 and any(prod(sizes) < values for sizes in rows)
+    return (
+        columns > 0
+        and result_value_count % columns == 0
+        and any(prod(sizes) < result_value_count for sizes in rows)
+    )
 
 
-def _is_slice_of(cut: HostSpan, values: int) -> bool:
-    return bool(cut.shapes) and prod(cut.shapes[0]) == values
+def _is_slice_of(slicing_span: HostSpan, result_value_count: int) -> bool:
+    return bool(slicing_span.shapes) and prod(slicing_span.shapes[0]) == result_value_count
 
 
 RECOMPUTED = RuleTexts(
@@ -305,7 +318,7 @@ class _Growth:
         return self.sizes[1] - self.sizes[0]
 
 
-def find_recomputed_rows(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_recomputed_rows(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find a model that runs on all rows again for each new one, as if it generated without a cache."""
     found = list(_iterate_growing_launches(case))
     if not found:
@@ -334,10 +347,10 @@ def find_recomputed_rows(case: StepCase, claimed_works: frozenset[int]) -> Itera
 
 def _estimate_time_left_of_later_passes(
     case: StepCase,
-    shares: Mapping[int, float],
-    first: Collection[int],
-    claimed_works: frozenset[int],
-) -> dict[int, Range]:
+    shares: Mapping[WorkIndex, Share],
+    first: Collection[WorkIndex],
+    claimed_works: ClaimedWorks,
+) -> dict[WorkIndex, Range]:
     """Return what is left of the works of later passes; what does not grow itself is as its neighbour.
 
     A product's rows are in no name: it has those of the last launch before it that tells.
@@ -406,7 +419,7 @@ def _find_longest_even_growth(sizes: Sequence[int]) -> tuple[int, int]:
     return best
 
 
-def find_copies_on_device(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_copies_on_device(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find copies that the program asks for within the GPU, of tensors that stay as they are."""
     scale: dict[int, Range] = {}
     total = 0
@@ -432,7 +445,7 @@ def find_copies_on_device(case: StepCase, claimed_works: frozenset[int]) -> Iter
     )
 
 
-def _format_copy_count(chosen: list[int]) -> str:
+def _format_copy_count(chosen: list[WorkIndex]) -> str:
     if len(chosen) == 1:
         return "one copy"
     return f"{len(chosen):,} copies"
@@ -444,7 +457,7 @@ def _is_copy_without_operator(work: StepWork) -> bool:
     return within and not work.maker.op
 
 
-def _count_copied_bytes(work: StepWork) -> int:
+def _count_copied_bytes(work: StepWork) -> ByteCountOrZero:
     """Return the bytes of a copy_ that the program calls itself, between tensors that are alike."""
     asked = work.maker.op == "aten::copy_" and work.maker.top == "aten::copy_"
     if not asked or work.kind != "convert" or is_strided_copy(work):
@@ -478,7 +491,7 @@ RUN_AGAIN = RuleTexts(
 )
 
 
-def find_layers_run_again(case: StepCase, claimed_works: frozenset[int]) -> Iterator[StepFinding]:
+def find_layers_run_again(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find kernels of the backward pass in the order in which the way forward had launched them.
 
     A backward pass goes through lines and modules from the last to the first. Only what runs layers
@@ -502,8 +515,8 @@ def find_layers_run_again(case: StepCase, claimed_works: frozenset[int]) -> Iter
 
 
 def _list_equal_runs(
-    case: StepCase, forward: Sequence[int], backward: Sequence[int]
-) -> Iterator[list[int]]:
+    case: StepCase, forward: Sequence[WorkIndex], backward: Sequence[WorkIndex]
+) -> Iterator[list[WorkIndex]]:
     """Yield the longest parts of the backward pass that are like a part of the way forward."""
     before = [_make_kernel_key(case.works[index]) for index in forward]
     after = [_make_kernel_key(case.works[index]) for index in backward]

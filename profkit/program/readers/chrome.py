@@ -15,10 +15,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from profkit.errors import ProfkitError
-from profkit.files import ReadBudget, get_size, open_regular_file
+from profkit.files import ReadBudget, get_file_size_or_zero, open_regular_file
+
+if TYPE_CHECKING:
+    from profkit.units import Clause, TextOrEmpty
+
 
 CHUNK = 1 << 22  # characters read at a time
 PACKED_CHUNK = (
@@ -70,7 +74,7 @@ class ChromeTrace:
                 f"{self.path}: {error.strerror or error}", "check that the file is readable"
             ) from error
 
-    def make_unreadable_error(self, why: str) -> ProfkitError:
+    def make_unreadable_error(self, why: Clause) -> ProfkitError:
         """Return what is said of a file that is no trace; why is a clause."""
         return _make_no_trace_error(self.path, why)
 
@@ -129,7 +133,7 @@ class _TextWindow:
         if head == b"\x1f\x8b":
             self.unpack = zlib.decompressobj(wbits=31)
         self.left = b""
-        self.size = max(1, get_size(path))
+        self.size = max(1, get_file_size_or_zero(path))
 
     def read_more(self) -> bool:
         """Read on; False at the end of the file, or where it is damaged."""
@@ -189,7 +193,7 @@ class _TextWindow:
             if self.at < len(self.text) or not self.read_more():
                 return
 
-    def peek_character(self) -> str:
+    def peek_character(self) -> TextOrEmpty:
         """Return the next character; empty at the end."""
         return self.text[self.at : self.at + 1]
 
@@ -259,7 +263,7 @@ def _salvage_gpus(head: str) -> dict[str, Any]:
     return {"deviceProperties": devices}
 
 
-def _make_no_trace_error(path: Path, why: str) -> ProfkitError:
+def _make_no_trace_error(path: Path, why: Clause) -> ProfkitError:
     return ProfkitError(
         f"{path}: cannot be read as a trace: {why}",
         "give a file written by torch.profiler's export_chrome_trace (.json, .json.gz)",
@@ -279,7 +283,7 @@ class EventPairs:
         self._characters = 0
         self.unmatched = 0  # begins without an end, and ends without a begin
 
-    def begin_event(self, event: Event, number: int, characters: int = 0) -> None:
+    def begin_event(self, event: Event, place_in_file: int, characters: int = 0) -> None:
         """Keep an event of so many characters, and its number in the file, until its end comes."""
         if self._count >= OPEN_MOST or self._characters + characters > OPEN_CHARACTERS:
             self.unmatched += 1
@@ -287,7 +291,7 @@ class EventPairs:
         self._count += 1
         self._characters += characters
         own = self._open.setdefault(_get_process_and_thread(event), _OpenEvents())
-        own.add_begin(_Begin(number, event, characters))
+        own.add_begin(_Begin(place_in_file, event, characters))
 
     def end_event(self, event: Event) -> tuple[int, dict[str, Any]] | None:
         """Return the whole event that one ends, and its begin's number; None where nothing was begun."""

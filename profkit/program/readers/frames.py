@@ -6,10 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from profkit.program.steps.places import CORE, is_compiler_generated_file
 from profkit.program.timeline import SourcePlace
+
+if TYPE_CHECKING:
+    from profkit.units import FileAndLine, ModulePath, PlainValues, TextOrEmpty
+
 
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _STANDARD = re.compile(r"/lib/python3[^/]*/")
@@ -34,12 +38,12 @@ class PythonFrame:
     function: str
 
     @property
-    def place(self) -> str:
+    def place(self) -> FileAndLine:
         """Return the file and the line."""
         return f"{self.file}:{self.line}"
 
     @property
-    def package(self) -> str:
+    def package(self) -> TextOrEmpty:
         """Return its installed package; "python" for Python's own library, empty for the user's code."""
         if self.file.startswith("<"):
             if self.file in _TYPED:
@@ -95,7 +99,7 @@ class GraphOrigin:
     weight: int  # values that it reads or writes
 
 
-def parse_stack(row: Mapping[str, Any]) -> PythonStack:
+def parse_stack(row: Mapping[str, PlainValues]) -> PythonStack:
     """Make a stack of what the recorder wrote of it.
 
     Raises:
@@ -123,7 +127,7 @@ def parse_stack(row: Mapping[str, Any]) -> PythonStack:
     )
 
 
-def parse_graph_origin(row: Mapping[str, Any]) -> GraphOrigin:
+def parse_graph_origin(row: Mapping[str, PlainValues]) -> GraphOrigin:
     """Make an origin of what the hook wrote of it.
 
     Raises:
@@ -224,7 +228,7 @@ def find_place_of_origins(origins: Sequence[GraphOrigin]) -> SourcePlace:
     )
 
 
-def convert_dynamo_module_path(path: str) -> str:
+def convert_dynamo_module_path(path: str) -> ModulePath:
     """Make a path of what Dynamo calls a module: L['self']._modules['blocks']['0'] is blocks.0."""
     plain = _LOCAL.sub("", path)
     plain = plain.replace("._modules[", "[")
@@ -252,7 +256,7 @@ def find_computing_frame(frames: Sequence[PythonFrame]) -> int | None:
     return users
 
 
-def find_line_of_model_call(frames: Sequence[PythonFrame], own: PythonFrame) -> str:
+def find_line_of_model_call(frames: Sequence[PythonFrame], own: PythonFrame) -> TextOrEmpty:
     """Find the user's line from which the outermost module was called, where it is another one."""
     outermost = None
     for at, frame in enumerate(frames):
@@ -268,7 +272,9 @@ def find_line_of_model_call(frames: Sequence[PythonFrame], own: PythonFrame) -> 
     return ""
 
 
-def find_innermost_module(modules: Sequence[tuple[str | None, str]]) -> tuple[str, str]:
+def find_innermost_module(
+    modules: Sequence[tuple[ModulePath | None, str]],
+) -> tuple[ModulePath, str]:
     """Find the innermost module that has a path: its path and its class."""
     is_wrapped = bool(modules) and modules[-1][1] in _WRAPPING
     for path, kind in modules:

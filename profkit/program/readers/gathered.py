@@ -14,19 +14,23 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.files import (
     is_file,
     is_folder,
-    list_folder,
+    list_folder_entries,
     make_temporary_folder,
-    open_log,
+    open_new_log,
     open_regular_file,
 )
 from profkit.program.readers import list_suffixes, read_timeline, store
 from profkit.program.timeline import Activity, Process, Timeline
+
+if TYPE_CHECKING:
+    from profkit.units import ByteCount
+
 
 STANDARD_INPUT = Path("-")
 FILES_MOST = 1024  # of a folder or a zip
@@ -76,7 +80,7 @@ def _list_recordings_of_path(path: Path, stack: ExitStack) -> list[_NamedRecordi
 
 
 def _read_standard_input(into: Path) -> _NamedRecording:
-    with open_log(into) as file:
+    with open_new_log(into) as file:
         if not _copy_with_limit(sys.stdin.buffer, file, BYTES_MOST, "standard input"):
             raise ProfkitError(
                 "-: nothing came from standard input", "profkit triage - < trace.json.gz"
@@ -87,11 +91,11 @@ def _read_standard_input(into: Path) -> _NamedRecording:
 def _list_recordings_in_folder(folder: Path) -> list[_NamedRecording]:
     """Return recordings in a folder, or else in the folders in it."""
     suffixes = list_suffixes()
-    inside = list_folder(folder)
+    inside = list_folder_entries(folder)
     below = []
     for path in inside:
         if is_folder(path):
-            below.append(list_folder(path))
+            below.append(list_folder_entries(path))
     for paths in (inside, list(chain.from_iterable(below))):
         files = []
         for path in paths:
@@ -137,7 +141,7 @@ def _unpack_recordings_of_zip(path: Path, folder: Path) -> Iterator[_NamedRecord
                     most = min(left, (1 << 20) + PACKED_AGAIN * member.compress_size)
                 name = f"{path}/{member.filename}"
                 into = folder / f"{number}"
-                with packed.open(member) as source, open_log(into) as file:
+                with packed.open(member) as source, open_new_log(into) as file:
                     left -= _copy_with_limit(source, file, most, name)
                 yield _NamedRecording(into, name, gathered=True)
     except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError) as error:
@@ -146,13 +150,17 @@ def _unpack_recordings_of_zip(path: Path, folder: Path) -> Iterator[_NamedRecord
         ) from error
 
 
-def _copy_with_limit(source: IO[bytes], file: IO[bytes], most: int, name: str) -> int:
+def _copy_with_limit(
+    source: IO[bytes], file: IO[bytes], most_bytes: ByteCount, name: str
+) -> ByteCount:
     """Copy what is there, in bounds; return how many bytes."""
     copied = 0
     while chunk := source.read(_CHUNK):
         copied += len(chunk)
-        if copied > most:
-            raise ProfkitError(f"{name}: unpacks to more than {most / 1e9:.1f} GB", "unpack it")
+        if copied > most_bytes:
+            raise ProfkitError(
+                f"{name}: unpacks to more than {most_bytes / 1e9:.1f} GB", "unpack it"
+            )
         file.write(chunk)
     return copied
 
@@ -181,7 +189,7 @@ def _read_named_recordings(
         read.append(source)
     if not timelines:
         raise problems[0]
-    timelines, read = _drop_duplicate_recordings(timelines, read)
+    timelines, read = _drop_copies_of_recordings(timelines, read)
     _refuse_same_process(timelines, read, named)
     if problems:
         said = f"{len(problems)} files were left out; the first, {problems[0].message}"
@@ -193,7 +201,7 @@ def _replace_path_by_source_name(text: str, source: _NamedRecording) -> str:
     return text.replace(str(source.path), source.name)
 
 
-def _drop_duplicate_recordings(
+def _drop_copies_of_recordings(
     timelines: Sequence[Timeline], sources: Sequence[_NamedRecording]
 ) -> tuple[list[Timeline], list[_NamedRecording]]:
     """Return recordings, each once: a copy of a file is no second rank. What was left out is said."""

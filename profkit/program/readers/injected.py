@@ -35,6 +35,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from profkit.units import (
+        BeginAndEndNs,
+        CallAndNodeStacks,
+        CorrelationId,
+        Nanoseconds,
+        OperatorName,
+        ProcessId,
+        RankNumberOrZero,
+        Sentence,
+    )
+
 # Of each file: the fields of its rows, little-endian, in numpy's words.
 LAYOUTS = {
     "kernels": "start:u8 end:u8 node:u8 correlation:u4 device:u4 stream:u4 name:u4 graph:u4 "
@@ -70,10 +81,10 @@ def read_injected_recording(folder: Path) -> Timeline:
         if notes:
             why = f": {notes[0]}"
         raise ProfkitError(f"no kernel was recorded{why}", "profkit doctor says what is missing")
-    return Timeline("cupti", _select_and_sort_by_rank(processes), "", tuple(notes))
+    return Timeline("cupti", _select_working_processes(processes), "", tuple(notes))
 
 
-def _select_and_sort_by_rank(processes: Sequence[Process]) -> list[Process]:
+def _select_working_processes(processes: Sequence[Process]) -> list[Process]:
     """Return processes that do their share of the work, by rank.
 
     Numbered anew where two say one rank.
@@ -89,7 +100,7 @@ def _select_and_sort_by_rank(processes: Sequence[Process]) -> list[Process]:
     return [replace(p, rank=rank) for rank, p in enumerate(working)]
 
 
-def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
+def _read_process(folder: Path, pid: ProcessId) -> tuple[Process, list[Sentence]]:
     """Return a process of a recording, and what is to be said of it."""
     about = _read_process_info(folder, pid)
     rows = {kind: _read_binary_rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
@@ -122,7 +133,7 @@ def _sort_outer_spans_first(spans: list[HostSpan]) -> list[HostSpan]:
 
 def _say_what_is_missing(
     process: Process, places: SourcePlaces, is_captured: bool
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     """Say what the files lack of a process: lines, ends of ranges, operators of captured graphs."""
     yield from places.describe_missing_lines()
     yield from note_open_ranges([process])
@@ -131,7 +142,10 @@ def _say_what_is_missing(
 
 
 def _list_activities(
-    rows: Mapping[str, Any], names: Sequence[str], first_time: int, source_places: SourcePlaces
+    rows: Mapping[str, Any],
+    names: Sequence[str],
+    first_time: Nanoseconds,
+    source_places: SourcePlaces,
 ) -> list[Activity]:
     """List the kernels, copies and sets of a process by when they begin."""
     activities = [*_make_kernel_activities(rows["kernels"], names, first_time, source_places)]
@@ -140,7 +154,7 @@ def _list_activities(
     return activities
 
 
-def _find_rank(recorder_info: Mapping[str, Sequence[str]]) -> int:
+def _find_rank(recorder_info: Mapping[str, Sequence[str]]) -> RankNumberOrZero:
     """Return the rank that the recorder was told; 0 where it was told none."""
     rank = recorder_info.get("rank", [""])[0]
     if rank.isdigit():
@@ -148,7 +162,7 @@ def _find_rank(recorder_info: Mapping[str, Sequence[str]]) -> int:
     return 0
 
 
-def _find_first_time(rows: Mapping[str, Any]) -> int:
+def _find_first_time(rows: Mapping[str, Any]) -> Nanoseconds:
     """Return when the first of all records begins, by CUPTI's clock; 0 where there is none."""
     earliest = []
     for kind, records in rows.items():
@@ -161,8 +175,8 @@ def _find_first_time(rows: Mapping[str, Any]) -> int:
 
 
 def _list_disturbed_spans(
-    recorder_info: Mapping[str, Sequence[str]], first_time: int
-) -> list[tuple[int, int]]:
+    recorder_info: Mapping[str, Sequence[str]], first_time: Nanoseconds
+) -> list[BeginAndEndNs]:
     """Return when operators were recorded; a program that was ended meanwhile says no end.
 
     Those of a graph, which is captured at any time, are said as one pair.
@@ -179,12 +193,12 @@ def _list_disturbed_spans(
     return sorted(spans)
 
 
-def _parse_times(words: Sequence[str], first_time: int) -> list[int]:
+def _parse_times(time_words: Sequence[str], first_time: Nanoseconds) -> list[Nanoseconds]:
     """Return the times that words tell, from the first record on; what is no number is left out."""
-    return [int(word) - first_time for word in words if word.isdigit()]
+    return [int(word) - first_time for word in time_words if word.isdigit()]
 
 
-def _read_process_info(folder: Path, pid: int) -> dict[str, list[str]]:
+def _read_process_info(folder: Path, pid: ProcessId) -> dict[str, list[str]]:
     """Return what the recorder says of a process: key to its values, in order."""
     about: dict[str, list[str]] = {}
     for line in (*_read_lines(folder / f"{pid}.meta"), *_read_lines(folder / f"{pid}.hook")):
@@ -194,7 +208,7 @@ def _read_process_info(folder: Path, pid: int) -> dict[str, list[str]]:
 
 
 def _list_calls(
-    rows: Any, names: Sequence[str], first_time: int, source_places: SourcePlaces
+    rows: Any, names: Sequence[str], first_time: Nanoseconds, source_places: SourcePlaces
 ) -> list[Call]:
     calls = []
     for start, end, correlation, thread, name in rows.tolist():
@@ -213,8 +227,8 @@ def _list_calls(
 
 
 def _read_needless_operators(
-    folder: Path, pid: int
-) -> tuple[Mapping[tuple[int, str], str], list[str]]:
+    folder: Path, pid: ProcessId
+) -> tuple[Mapping[tuple[Nanoseconds, OperatorName], str], list[Sentence]]:
     """Return which operators are needless and why, and what is to be said where that is not known."""
     path = folder / f"{pid}.tensors"
     unknown = f"process {pid}: which work is the same in each step is not known"
@@ -233,12 +247,12 @@ def _read_needless_operators(
 
 def _list_operators(
     folder: Path,
-    pid: int,
-    first_time: int,
+    pid: ProcessId,
+    first_time: Nanoseconds,
     source_places: SourcePlaces,
     activities: Sequence[Activity],
     calls: Sequence[Call],
-) -> tuple[list[HostSpan], list[str]]:
+) -> tuple[list[HostSpan], list[Sentence]]:
     """List operators round all launches, also of steps that were not seen, and round captured ones.
 
     And what is to be said of what is not known of them.
@@ -267,7 +281,7 @@ def _list_operators(
     return spans, trouble
 
 
-def _get_kernels_by_launching_call(activities: Sequence[Activity]) -> dict[int, Hashable]:
+def _get_kernels_by_launching_call(activities: Sequence[Activity]) -> dict[CorrelationId, Hashable]:
     """Return what each call launched: a kernel, its grid and its block."""
     launched: dict[int, Hashable] = {}
     for activity in activities:
@@ -277,7 +291,7 @@ def _get_kernels_by_launching_call(activities: Sequence[Activity]) -> dict[int, 
 
 def _find_stacks_of_calls(
     calls: Sequence[Call], places: SourcePlaces
-) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
+) -> tuple[dict[CorrelationId, CallAndNodeStacks], dict[CorrelationId, tuple[int, int]]]:
     """Find the stacks of calls, by their correlation numbers: exact ones, and similar ones."""
     exact, similar = {}, {}
     for call in calls:
@@ -288,7 +302,7 @@ def _find_stacks_of_calls(
 
 def _note_graphs_captured_before(
     activities: Sequence[Activity], calls: Sequence[Call]
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     """Say so where what is replayed was captured before what is kept of the recording (--after)."""
     kept = {call.correlation for call in calls}
     nodes = set()
@@ -302,7 +316,9 @@ def _note_graphs_captured_before(
         )
 
 
-def _list_recorder_notes(process: Process, recorder_info: Mapping[str, Sequence[str]]) -> list[str]:
+def _list_recorder_notes(
+    process: Process, recorder_info: Mapping[str, Sequence[str]]
+) -> list[Sentence]:
     """List what the recorder could not record of a process."""
     pid = process.pid
     notes = [f"process {pid}: {text}" for text in recorder_info.get("error", ())]
@@ -333,36 +349,36 @@ def _read_lines(path: Path) -> list[str]:
     return []
 
 
-def make_row_type(kind: str) -> np.dtype[Any]:
+def make_row_type(row_kind: str) -> np.dtype[Any]:
     """Return the type of the rows of a file as numpy reads them."""
     import numpy as np
 
     columns = []
-    for column in LAYOUTS[kind].split():
+    for column in LAYOUTS[row_kind].split():
         name, form = column.split(":")
         columns.append((name, f"<{form}"))
     return np.dtype(columns)
 
 
-def _read_binary_rows(path: Path, kind: str) -> NDArray[Any]:
+def _read_binary_rows(path: Path, row_kind: str) -> NDArray[Any]:
     import numpy as np
 
-    layout = make_row_type(kind)
+    layout = make_row_type(row_kind)
     if not is_file(path):
         return np.zeros(0, layout)
     content = path.read_bytes()
     return np.frombuffer(content[: len(content) // layout.itemsize * layout.itemsize], layout)
 
 
-def _get_cleaned_name(names: Sequence[str], number: int) -> str:
+def _get_cleaned_name(names: Sequence[str], name_number: int) -> str:
     name = "unknown"
-    if number < len(names):
-        name = names[number]
+    if name_number < len(names):
+        name = names[name_number]
     return remove_version_suffix(name)
 
 
 def _make_kernel_activities(
-    rows: NDArray[Any], names: Sequence[str], first_time: int, source_places: SourcePlaces
+    rows: NDArray[Any], names: Sequence[str], first_time: Nanoseconds, source_places: SourcePlaces
 ) -> Iterator[Activity]:
     for start, end, node, correlation, device, stream, number, graph, *rest in rows.tolist():
         if end <= start:
@@ -379,7 +395,7 @@ def _make_kernel_activities(
         made = 0
         if graph:
             made = node
-            about["captured"] = source_places.find_captured_call(node)
+            about["captured"] = source_places.find_capturing_call_or_zero(node)
         if name.startswith("nccl") and not source_places.is_called_from_python(correlation, made):
             about["origin"] = source_places.find_place_of_gradient_bucket(correlation, made)
         else:
@@ -389,7 +405,7 @@ def _make_kernel_activities(
 
 
 def _make_copy_activities(
-    rows: NDArray[Any], first_time: int, source_places: SourcePlaces
+    rows: NDArray[Any], first_time: Nanoseconds, source_places: SourcePlaces
 ) -> Iterator[Activity]:
     for start, end, node, size, correlation, device, stream, graph, *kinds in rows.tolist():
         number, source, target, _ = kinds
@@ -408,14 +424,14 @@ def _make_copy_activities(
         made = 0
         if graph:
             made = node
-            about["captured"] = source_places.find_captured_call(node)
+            about["captured"] = source_places.find_capturing_call_or_zero(node)
         about["origin"] = source_places.find_place_number(correlation, made)
         times = start - first_time, end - first_time, device, stream, correlation
         yield make_activity(kind, name, times, **about)
 
 
 def _make_nvtx_spans(
-    rows: NDArray[Any], names: Sequence[str], first_time: int, last_time: int
+    rows: NDArray[Any], names: Sequence[str], first_time: Nanoseconds, last_time: Nanoseconds
 ) -> list[HostSpan]:
     """Return NVTX ranges from their begin and end marks; those that are open at the end end there."""
     begun: dict[tuple[int, int], tuple[int, str]] = {}

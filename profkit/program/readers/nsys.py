@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.files import (
     BudgetSpent,
     ReadBudget,
-    get_size,
+    get_file_size_or_zero,
     is_file,
     make_read_error,
     open_regular_file,
@@ -51,6 +51,10 @@ from profkit.program.timeline import (
     remove_version_suffix,
 )
 from profkit.reports.figures import format_percent
+
+if TYPE_CHECKING:
+    from profkit.units import ByteCount, Sentence, SqlText
+
 
 ProcessAndActivity = tuple[int | None, Activity]  # None: the export does not say whose it is
 ProcessAndGpuNumber = tuple[int | None, int]  # None: the number is nsys' own
@@ -140,7 +144,7 @@ def _refuse_journals(path: Path) -> None:
     """
     for place in dict.fromkeys((path, resolve_path(path))):
         log = place.with_name(f"{place.name}-wal")
-        if is_file(log) and get_size(log):
+        if is_file(log) and get_file_size_or_zero(log):
             raise ProfkitError(
                 f"{path}: some of its rows are still in {log.name} next to it",
                 f"sqlite3 {shlex.quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)', or export again",
@@ -173,9 +177,9 @@ def _refuse_truncated_export(path: Path) -> None:
     if page == 1:  # two bytes do not hold 65,536
         page = 65536
     whole = page * pages
-    if holds and get_size(path) < whole:
+    if holds and get_file_size_or_zero(path) < whole:
         raise ProfkitError(
-            f"{path}: is cut: {get_size(path):,} of its {whole:,} bytes are there",
+            f"{path}: is cut: {get_file_size_or_zero(path):,} of its {whole:,} bytes are there",
             "copy it again, or export again",
         )
 
@@ -225,13 +229,13 @@ class _Export:
     rows_left: int = field(init=False)
 
     def __post_init__(self) -> None:
-        size = get_size(self.path)
+        size = get_file_size_or_zero(self.path)
         self.budget, self.reading = ReadBudget(size), ReadBudget(size)
         self.rows_left = size // ROW_LEAST
         self._limit_query_resources(size)
         self.tables = self._find_newest_tables_of_families()
 
-    def _limit_query_resources(self, size: int) -> None:
+    def _limit_query_resources(self, size: ByteCount) -> None:
         """Let a base of so many bytes compute no more than reading them takes.
 
         A base may hold more than tables: what its own schema computes gets no functions.
@@ -253,7 +257,7 @@ class _Export:
         self.reading.spend_bytes(len(stored))
         return stored.decode("utf-8", "backslashreplace")
 
-    def query_rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+    def query_rows(self, query: SqlText) -> Iterator[tuple[Any, ...]]:
         """Run a query; its rows draw on what may be read of the file."""
         for row in self.base.execute(query):
             if bytes in map(type, row):  # nsys writes none: a text is counted as it is decoded
@@ -284,7 +288,7 @@ class _Export:
         return self.base.execute(query).fetchone() is not None
 
     def read_rows(
-        self, table: _Table, columns: Sequence[str], where: str = ""
+        self, table: _Table, columns: Sequence[str], where: SqlText = ""
     ) -> Iterator[tuple[Any, ...]]:
         """Yield rows of a table, in bounds, whose first two columns are times that a clock can show."""
         query = (
@@ -317,13 +321,13 @@ class _Export:
         return names
 
 
-def _quote_identifier(name: str) -> str:
+def _quote_identifier(name: str) -> SqlText:
     """Return an identifier in SQL."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
 
-def _select_columns(table: _Table, columns: Sequence[str]) -> str:
+def _select_columns(table: _Table, columns: Sequence[str]) -> SqlText:
     """Return columns to select; NULL for those that this version's table lacks."""
     selected = []
     for name in columns:
@@ -369,7 +373,7 @@ def _read_timeline(export: _Export) -> Timeline:
     return Timeline("nsys", processes, "", notes)
 
 
-def _note_graphs_recorded_whole(processes: Sequence[Process]) -> Iterator[str]:
+def _note_graphs_recorded_whole(processes: Sequence[Process]) -> Iterator[Sentence]:
     """Say so where graphs were recorded as one: nothing is known of what runs inside of them."""
     inside = whole = 0
     for process in processes:
@@ -427,7 +431,7 @@ def _make_no_kernels_error(
     )
 
 
-def _list_recorder_messages(export: _Export) -> list[str]:
+def _list_recorder_messages(export: _Export) -> list[Sentence]:
     """Return what nsys recorded of itself and concerns the GPU: errors, warnings, and what was lost."""
     table = export.tables.get("DIAGNOSTIC_EVENT")
     if table is None:
@@ -605,13 +609,13 @@ def _read_calls_by_process(export: _Export) -> dict[int, list[Call]]:
     return calls
 
 
-Ranges = dict[int, list[HostSpan]]  # by process
+RangesByProcess = dict[int, list[HostSpan]]  # by process
 
 
-def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
+def _read_ranges(export: _Export) -> tuple[RangesByProcess, RangesByProcess]:
     """Return NVTX ranges: those that have an end, and those that were open when the recording ended."""
-    ranges: Ranges = {}
-    begun: Ranges = {}
+    ranges: RangesByProcess = {}
+    begun: RangesByProcess = {}
     table = export.tables.get("NVTX_EVENTS")
     if table is None:
         return ranges, begun

@@ -12,11 +12,15 @@ import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.files import is_file, open_regular_file
 from profkit.program.readers import COMPILED
 from profkit.program.timeline import Call, HostSpan, read_operand_sizes
+
+if TYPE_CHECKING:
+    from profkit.units import CorrelationId, Nanoseconds, OperatorName, ThreadId
+
 
 # Calls on each side that must be the same: more where fewer do not tell, as in a loop of a step.
 AROUND = (3, 15, 63)
@@ -26,12 +30,14 @@ FROM, TO = 1 / 3, 2 / 3
 WRAPPERS = {"PythonDispatchMode"}  # what torch records around operators that are handed to Python
 MOST = 1_000_000  # operators that are read
 LONGEST_LINE = 1 << 16  # bytes
-Stack = tuple[HostSpan, ...]  # operators around a call, outermost first
-Origin = tuple[int, int]  # a call's stack, and that of the node of autograd that ran
+OperatorStack = tuple[HostSpan, ...]  # operators around a call, outermost first
+CallAndNodeStack = tuple[int, int]  # a call's stack, and that of the node of autograd that ran
 
 
 def read_recorded_operators(
-    path: Path, first_time_ns: int, needless: Mapping[tuple[int, str], str] | None = None
+    path: Path,
+    first_time_ns: Nanoseconds,
+    needless: Mapping[tuple[Nanoseconds, OperatorName], str] | None = None,
 ) -> list[list[HostSpan]]:
     """Read the operators of a process, those of each recording in their order.
 
@@ -69,18 +75,18 @@ def read_recorded_operators(
     return recordings
 
 
-def is_wrapper_operator(name: str) -> bool:
+def is_wrapper_operator(name: OperatorName) -> bool:
     """Return whether what torch records is no operator that launches anything."""
     return name in WRAPPERS or name.startswith(COMPILED)
 
 
-def _find_clock_offset(clocks: Sequence[Sequence[int]]) -> int:
+def _find_clock_offset(clocks: Sequence[Sequence[int]]) -> Nanoseconds:
     """Return how far Python's clock is before CUPTI's, where the two were read at most at once."""
     before, stamp, after = min(clocks, key=lambda pair: pair[2] - pair[0])
     return int(before + after) // 2 - int(stamp)
 
 
-def _make_operator_span(row: Mapping[str, Any], shift: int) -> HostSpan:
+def _make_operator_span(row: Mapping[str, Any], shift: Nanoseconds) -> HostSpan:
     return HostSpan(
         kind="op",
         name=str(row["name"]),
@@ -97,9 +103,9 @@ def _make_operator_span(row: Mapping[str, Any], shift: int) -> HostSpan:
 def assign_operators_to_all_steps(
     recordings: Sequence[Sequence[HostSpan]],
     calls: Sequence[Call],
-    origins: Sequence[Mapping[int, Origin]],
-    threads: Mapping[int, int],
-    launched: Mapping[int, Hashable],
+    origins: Sequence[Mapping[CorrelationId, CallAndNodeStack]],
+    threads: Mapping[CorrelationId, ThreadId],
+    launched: Mapping[CorrelationId, Hashable],
 ) -> list[HostSpan]:
     """Give the calls of all steps the operators of those that were recorded.
 
@@ -113,8 +119,8 @@ def assign_operators_to_all_steps(
         threads: The system's number of each call's thread, by the call's correlation number.
         launched: What each call launched (kernel, grid and block), by its correlation number.
     """
-    stacks: dict[Call, Stack] = {}
-    inner: dict[Call, Stack] = {}
+    stacks: dict[Call, OperatorStack] = {}
+    inner: dict[Call, OperatorStack] = {}
     for spans in recordings:
         seen_there = _find_operator_stacks_of_calls(spans, calls, threads)
         stacks |= seen_there
@@ -134,7 +140,7 @@ def assign_operators_to_all_steps(
     return sorted(found, key=lambda span: (span.start, -span.end))
 
 
-def _select_middle_calls(stacks: Mapping[Call, Stack]) -> dict[Call, Stack]:
+def _select_middle_calls(stacks: Mapping[Call, OperatorStack]) -> dict[Call, OperatorStack]:
     """Select the calls in the middle of a recording: between FROM and TO of its time."""
     if not stacks:
         return {}
@@ -160,7 +166,7 @@ def _group_calls_by_thread(calls: Sequence[Call]) -> Iterable[list[Call]]:
 def make_spans_around_captured_calls(
     spans: Sequence[HostSpan],
     captured_calls: Sequence[Call],
-    system_thread_by_correlation: Mapping[int, int],
+    system_thread_by_correlation: Mapping[CorrelationId, ThreadId],
 ) -> list[HostSpan]:
     """Put operators round the calls that were captured into graphs, which were seen themselves.
 
@@ -182,8 +188,8 @@ def make_spans_around_captured_calls(
 
 def _match_calls_to_recorded_ones(
     calls: Sequence[Call],
-    origins_of_calls: Sequence[Origin],
-    stacks: Mapping[Call, Stack],
+    origins_of_calls: Sequence[CallAndNodeStack],
+    stacks: Mapping[Call, OperatorStack],
     matched: list[Call | None],
 ) -> None:
     """Find for each call of a thread that has none yet one that was recorded between the same calls."""
@@ -191,7 +197,7 @@ def _match_calls_to_recorded_ones(
         keys = []
         for at in range(len(calls)):
             keys.append(tuple(origins_of_calls[max(0, at - around) : at + around + 1]))
-        known: dict[tuple[Origin, ...], Call | None] = {}
+        known: dict[tuple[CallAndNodeStack, ...], Call | None] = {}
         for key, call in zip(keys, calls, strict=True):
             if call in stacks:
                 other = known.setdefault(key, call)
@@ -204,7 +210,7 @@ def _match_calls_to_recorded_ones(
             break
 
 
-def _are_stacks_alike(one: Stack, other: Stack) -> bool:
+def _are_stacks_alike(one: OperatorStack, other: OperatorStack) -> bool:
     """Return whether two stacks are of the same operators, with inputs of the same sizes and types."""
     if len(one) != len(other):
         return False
@@ -215,8 +221,8 @@ def _are_stacks_alike(one: Stack, other: Stack) -> bool:
 
 
 def _find_operator_stacks_of_calls(
-    spans: Sequence[HostSpan], calls: Sequence[Call], threads: Mapping[int, int]
-) -> dict[Call, Stack]:
+    spans: Sequence[HostSpan], calls: Sequence[Call], threads: Mapping[CorrelationId, ThreadId]
+) -> dict[Call, OperatorStack]:
     """Find the operators in which each call was made, on its own thread."""
     opened: dict[int, list[HostSpan]] = {}
     for span in spans:
@@ -224,7 +230,7 @@ def _find_operator_stacks_of_calls(
     made: dict[int, list[Call]] = {}
     for call in calls:
         made.setdefault(threads.get(call.correlation, 0), []).append(call)
-    stacks: dict[Call, Stack] = {}
+    stacks: dict[Call, OperatorStack] = {}
     for thread, own in opened.items():
         stacks.update(_iterate_calls_inside_operators(own, made.get(thread, [])))
     return stacks
@@ -232,7 +238,7 @@ def _find_operator_stacks_of_calls(
 
 def _iterate_calls_inside_operators(
     spans: Sequence[HostSpan], calls: Sequence[Call]
-) -> Iterator[tuple[Call, Stack]]:
+) -> Iterator[tuple[Call, OperatorStack]]:
     """Yield the calls that begin inside of a thread's operators, with those that are open then."""
     stack: list[HostSpan] = []
     position = 0
@@ -248,7 +254,7 @@ def _iterate_calls_inside_operators(
 
 
 def _list_nearby_launches(
-    calls: Sequence[Call], launched: Mapping[int, Hashable]
+    calls: Sequence[Call], launched: Mapping[CorrelationId, Hashable]
 ) -> dict[Call, list[Hashable]]:
     """Return what each call of a thread launched, and those around it."""
     shown = [launched.get(call.correlation) for call in calls]
@@ -262,7 +268,7 @@ def _list_nearby_launches(
 def _make_spans_around_calls(
     calls: Sequence[Call],
     matched: Sequence[Call | None],
-    stacks: Mapping[Call, Stack],
+    stacks: Mapping[Call, OperatorStack],
     nearby: Mapping[Call, Sequence[Hashable]],
 ) -> Iterator[HostSpan]:
     """Yield spans around calls; those of one outermost operator that follow each other share it."""
@@ -278,7 +284,7 @@ def _make_spans_around_calls(
 
 
 def _group_by_outermost(
-    calls: Sequence[Call], matched: Sequence[Call | None], stacks: Mapping[Call, Stack]
+    calls: Sequence[Call], matched: Sequence[Call | None], stacks: Mapping[Call, OperatorStack]
 ) -> list[list[tuple[Call, Call]]]:
     """Group matched calls, each with its match, as they follow each other in one outermost operator."""
     groups: list[list[tuple[Call, Call]]] = []

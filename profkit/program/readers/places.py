@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profkit.files import list_folder, open_regular_file
+from profkit.files import list_folder_entries, open_regular_file
 from profkit.program.readers.frames import (
     PythonStack,
     find_place_of_stack,
@@ -33,6 +33,19 @@ MODULES = 2  # kModules of profkit/collect/injection/frames.h
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from profkit.units import (
+        CallAndNodeStacks,
+        CorrelationId,
+        CorrelationIdOrZero,
+        GraphNodeId,
+        IndexOrMinusOne,
+        ProcessId,
+        Sentence,
+        StackNumber,
+        StackNumberOrZero,
+        ThreadId,
+    )
 
 # Of each kind of file: the fields of its rows, little-endian (profkit/collect/injection), and the
 # one that is zero only in rows that were never written.
@@ -68,7 +81,7 @@ class AutogradNode(NamedTuple):
 class SourcePlaces:
     """The places of one process, each once, and which of them is whose."""
 
-    def __init__(self, folder: Path, pid: int) -> None:
+    def __init__(self, folder: Path, pid: ProcessId) -> None:
         self.places: list[SourcePlace] = []
         self.stacks = dict(_read_stacks(folder / f"{pid}.stacks"))
         self.launches: dict[int, LaunchSource] = {}
@@ -85,7 +98,7 @@ class SourcePlaces:
         self._of_stack: dict[int, SourcePlace] = {}
         self._read_files(folder, pid)
 
-    def _read_files(self, folder: Path, pid: int) -> None:
+    def _read_files(self, folder: Path, pid: ProcessId) -> None:
         """Read what was launched, by which nodes of autograd, and into which graphs."""
         for by, (sequence, correlation, *rest) in _read_rows_of_threads(folder, pid, "launches"):
             self.launches[correlation] = LaunchSource(sequence, *rest)
@@ -100,11 +113,13 @@ class SourcePlaces:
             self.graph_nodes[number] = original, LaunchSource(sequence, *rest)
             self.captured[number] = call
 
-    def find_place_number(self, correlation: int, graph_node: int = 0) -> int:
+    def find_place_number(
+        self, correlation: CorrelationId, graph_node: GraphNodeId = 0
+    ) -> IndexOrMinusOne:
         """Find the number of the place of a call, or of a graph's node; -1 where it has none."""
         launch = self.launches.get(correlation)
         if graph_node:
-            made = self._find_source_node(graph_node)
+            made = self._find_source_node_or_zero(graph_node)
             launch = None
             if made:
                 launch = self.graph_nodes[made][1]
@@ -118,14 +133,14 @@ class SourcePlaces:
             )
         return self._of_launch[launch]
 
-    def find_stack_numbers(self, correlation: int) -> tuple[int, int]:
+    def find_stack_numbers(self, correlation: CorrelationId) -> CallAndNodeStacks:
         """Find the numbers of a call's stack, and of the stack that made the node that ran."""
         launch = self.launches.get(correlation)
         if launch is None:
             return 0, 0
         return launch.stack, self._find_forward_stack(launch.sequence, launch.forward)
 
-    def find_similar_stack_numbers(self, correlation: int) -> tuple[int, int]:
+    def find_similar_stack_numbers(self, correlation: CorrelationId) -> tuple[int, int]:
         """Find the same as numbers that stacks share whose lines differ within libraries alone.
 
         A library goes other ways while a profiler is on.
@@ -133,7 +148,7 @@ class SourcePlaces:
         stack, forward = self.find_stack_numbers(correlation)
         return self._get_similar_stack_number(stack), self._get_similar_stack_number(forward)
 
-    def _get_similar_stack_number(self, number: int) -> int:
+    def _get_similar_stack_number(self, number: StackNumberOrZero) -> int:
         if number not in self._similar:
             stack = self.stacks.get(number)
             shape: tuple[Any, ...] = ()
@@ -142,7 +157,7 @@ class SourcePlaces:
             self._similar[number] = self._shapes.setdefault(shape, len(self._shapes))
         return self._similar[number]
 
-    def describe_missing_lines(self) -> list[str]:
+    def describe_missing_lines(self) -> list[Sentence]:
         """Say what has no line, and why; empty where everything has what can be had."""
         gaps = []
         if self.uncaptured:
@@ -157,7 +172,7 @@ class SourcePlaces:
             )
         return gaps
 
-    def _get_or_add_place_number(self, place: SourcePlace) -> int:
+    def _get_or_add_place_number(self, place: SourcePlace) -> IndexOrMinusOne:
         if place == SourcePlace():
             return -1
         if place not in self._numbers:
@@ -165,23 +180,27 @@ class SourcePlaces:
             self.places.append(place)
         return self._numbers[place]
 
-    def is_called_from_python(self, correlation: int, graph_node: int = 0) -> bool:
+    def is_called_from_python(
+        self, correlation: CorrelationId, graph_node: GraphNodeId = 0
+    ) -> bool:
         """Return whether Python, outside of a backward pass, called it or what its node was made of."""
         launch = self.launches.get(correlation)
         if graph_node:
             launch = None
-            if made := self._find_source_node(graph_node):
+            if made := self._find_source_node_or_zero(graph_node):
                 launch = self.graph_nodes[made][1]
         return launch is not None and launch.stack != 0 and not launch.how & NODE_RUNS
 
-    def find_place_of_gradient_bucket(self, correlation: int, graph_node: int = 0) -> int:
+    def find_place_of_gradient_bucket(
+        self, correlation: CorrelationId, graph_node: GraphNodeId = 0
+    ) -> IndexOrMinusOne:
         """Find the number of the place of a collective that torch starts itself; -1 where it has none.
 
         Gradients are reduced when the last one of a bucket is there, on a thread of autograd that has
         no Python. The backward pass was called before it, and launched something there: its first
         gradient, which is one.
         """
-        number = self.find_captured_call(graph_node) if graph_node else correlation
+        number = self.find_capturing_call_or_zero(graph_node) if graph_node else correlation
         before = bisect_left(self._launches_of_backward_calls, number) - 1
         if before < 0 or not self._uses_ddp:
             return -1
@@ -208,20 +227,20 @@ class SourcePlaces:
         """Return whether a model of the program is called by DistributedDataParallel."""
         return any(map(is_called_by_ddp, self.stacks.values()))
 
-    def find_captured_call(self, graph_node: int) -> int:
+    def find_capturing_call_or_zero(self, graph_node: GraphNodeId) -> CorrelationIdOrZero:
         """Find the number of the call that was captured as a graph's node; 0 where none is known."""
-        return self.captured.get(self._find_source_node(graph_node), 0)
+        return self.captured.get(self._find_source_node_or_zero(graph_node), 0)
 
-    def _find_source_node(self, number: int) -> int:
+    def _find_source_node_or_zero(self, node_number: GraphNodeId) -> GraphNodeId:
         """Find the node that a call made, of which a graph's node is a copy; 0 where it is not known."""
         for _ in range(FARTHEST):
-            found = self.graph_nodes.get(number)
+            found = self.graph_nodes.get(node_number)
             if found is None:
                 return 0
             original, _ = found
             if not original:
-                return number
-            number = original
+                return node_number
+            node_number = original
         return 0
 
     def _find_place_of_launch(self, launch: LaunchSource) -> SourcePlace:
@@ -252,7 +271,7 @@ class SourcePlaces:
             part="backward",
         )
 
-    def _find_forward_stack(self, sequence: int, thread: int) -> int:
+    def _find_forward_stack(self, sequence: int, thread: int) -> StackNumberOrZero:
         """Find the stack that made a node; of one that a backward pass made, of the node it ran for."""
         for _ in range(FARTHEST):
             node = self.nodes.get((thread, sequence))
@@ -265,7 +284,7 @@ class SourcePlaces:
             sequence, thread = node.parent, node.parent_thread
         return 0
 
-    def _get_place_of_stack(self, number: int) -> SourcePlace:
+    def _get_place_of_stack(self, number: StackNumberOrZero) -> SourcePlace:
         if number not in self._of_stack:
             stack = self.stacks.get(number)
             if stack is not None:
@@ -295,7 +314,7 @@ def make_stack_key(stack: PythonStack) -> tuple[tuple[str, str, int], ...]:
     return tuple(shape)
 
 
-def _read_stacks(path: Path) -> Iterator[tuple[int, PythonStack]]:
+def _read_stacks(path: Path) -> Iterator[tuple[StackNumber, PythonStack]]:
     """Yield the stacks that can be read; a line that was cut when the program ended is none."""
     try:
         with open_regular_file(path) as file:
@@ -309,12 +328,14 @@ def _read_stacks(path: Path) -> Iterator[tuple[int, PythonStack]]:
         return
 
 
-def _read_rows_of_threads(folder: Path, pid: int, kind: str) -> Iterator[tuple[int, Any]]:
+def _read_rows_of_threads(
+    folder: Path, pid: ProcessId, row_kind: str
+) -> Iterator[tuple[ThreadId, Any]]:
     """Yield the rows of all threads of a process, each with the system's number of its thread."""
-    layout, written = LAYOUTS[kind]
+    layout, written = LAYOUTS[row_kind]
     form = _parse_row_type(layout)
-    for path in list_folder(folder):
-        if not path.name.startswith(f"{pid}-") or path.suffix != f".{kind}":
+    for path in list_folder_entries(folder):
+        if not path.name.startswith(f"{pid}-") or path.suffix != f".{row_kind}":
             continue
         rows = _load_rows(path, form)
         thread = path.stem.rpartition("-")[2]

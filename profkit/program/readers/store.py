@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 from profkit.errors import ProfkitError, require_package
 from profkit.files import (
     ReadBudget,
-    get_size,
-    is_there,
+    get_file_size_or_zero,
+    is_path_there,
     open_regular_file,
     read_json_or_toml_bytes,
     write_bytes,
@@ -164,7 +164,7 @@ def read_saved_timeline(folder: Path) -> Timeline:
         with require_package("pyarrow", "a timeline that was kept"):
             tables = _read_tables(folder)
         by_rank = {table: _group_by_rank(frame) for table, frame in tables.items()}
-        size = sum(get_size(folder / f"{table}.parquet") for table in TABLES)
+        size = sum(get_file_size_or_zero(folder / f"{table}.parquet") for table in TABLES)
         cells = _JsonCells(ReadBudget(size, is_packed=True))
         processes = []
         for row in head["processes"]:
@@ -207,22 +207,22 @@ def _read_tables(folder: Path) -> dict[str, DataFrame]:
     tables = {}
     for name, kind in TABLES.items():
         path = folder / f"{name}.parquet"
-        if name in LATER and not is_there(path):
+        if name in LATER and not is_path_there(path):
             tables[name] = pd.DataFrame(columns=["rank", *(field.name for field in fields(kind))])
         else:
             tables[name] = _read_table(path, name, kind)
     return tables
 
 
-def _read_table(path: Path, name: str, kind: type[Row]) -> DataFrame:
+def _read_table(path: Path, name: str, row_class: type[Row]) -> DataFrame:
     """Return a table whose columns hold what their fields say."""
-    frame = _read_frame(path, kind)
-    own = {field.name for field in fields(kind)}
+    frame = _read_frame(path, row_class)
+    own = {field.name for field in fields(row_class)}
     for added, value in ADDED.items():  # as recordings up to 0.2.0 were kept
         if added in own and added not in frame:
             frame[added] = value
     _verify_column_type(frame["rank"], "int", f"{path.name}: rank")
-    for column in fields(kind):
+    for column in fields(row_class):
         where = f"{path.name}: {column.name}"
         _verify_column_type(frame[column.name], str(column.type), where)
         known = WORDS.get(name, {}).get(column.name)
@@ -238,12 +238,12 @@ def _refuse_repeated_columns(columns: list[str], name: str) -> None:
         raise ValueError(f"{name}: a column appears twice")
 
 
-def _read_frame(path: Path, kind: type[Row]) -> DataFrame:
+def _read_frame(path: Path, row_class: type[Row]) -> DataFrame:
     """Read a frame within bounds: a Parquet file of some kB may say that it has a billion rows."""
     from pyarrow import Table, parquet
 
     batches = []
-    texts = _list_text_columns(kind)
+    texts = _list_text_columns(row_class)
     with open_regular_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         budget = ReadBudget(size, is_packed=True)
@@ -266,24 +266,24 @@ def _read_frame(path: Path, kind: type[Row]) -> DataFrame:
     return frame.astype(dict.fromkeys(shared, object))  # type: ignore[no-any-return]
 
 
-def _list_text_columns(kind: type[Row]) -> list[str]:
+def _list_text_columns(row_class: type[Row]) -> list[str]:
     """Return the names of the columns of text that every recording has had."""
     texts = []
-    for field in fields(kind):
+    for field in fields(row_class):
         is_text = str(field.type) == "str" or field.name in AS_TEXT
         if is_text and field.name not in ADDED:
             texts.append(field.name)
     return texts
 
 
-def _verify_column_type(column: Any, kind: str, where: str) -> None:
+def _verify_column_type(column: Any, type_name: str, place_in_errors: str) -> None:
     """Raise a ValueError where a column holds something else than its field."""
-    if kind == "int" and len(column) and column.dtype.kind not in "iu":
-        raise ValueError(f"{where} is {column.dtype}, not integers")
-    if kind == "bool" and len(column) and column.dtype.kind != "b":
-        raise ValueError(f"{where} is {column.dtype}, not booleans")
-    if kind == "str" and not all(isinstance(text, str) for text in column):
-        raise ValueError(f"{where} is not text")
+    if type_name == "int" and len(column) and column.dtype.kind not in "iu":
+        raise ValueError(f"{place_in_errors} is {column.dtype}, not integers")
+    if type_name == "bool" and len(column) and column.dtype.kind != "b":
+        raise ValueError(f"{place_in_errors} is {column.dtype}, not booleans")
+    if type_name == "str" and not all(isinstance(text, str) for text in column):
+        raise ValueError(f"{place_in_errors} is not text")
 
 
 def _verify_times(frame: DataFrame, name: str) -> None:

@@ -17,9 +17,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.files import is_file, open_regular_file
+
+if TYPE_CHECKING:
+    from profkit.units import CountOrZero
+
 
 MOST = 1_000_000  # operators that are read
 LONGEST_LINE = 1 << 20  # bytes: an optimizer is given thousands of tensors
@@ -96,10 +100,10 @@ class OperatorUse:
         return next(iter(self.groups), ())
 
 
-Key = tuple[int, str]  # when an operator began, and its name
+BeginAndOperatorName = tuple[int, str]  # when an operator began, and its name
 
 
-def read_needless_operators(path: Path) -> dict[Key, str]:
+def read_needless_operators(path: Path) -> dict[BeginAndOperatorName, str]:
     """Read which operators are needless, by when they began and their names, and for which reason.
 
     Args:
@@ -108,7 +112,7 @@ def read_needless_operators(path: Path) -> dict[Key, str]:
     Raises:
         ValueError: The file is damaged, or cannot be read.
     """
-    found: dict[Key, str] = {}
+    found: dict[BeginAndOperatorName, str] = {}
     if not is_file(path):
         return found
     try:
@@ -152,7 +156,7 @@ def _make_use(row: Sequence[Any]) -> OperatorUse:
     return OperatorUse(start, end, thread, str(name), groups, made, str(numbers))
 
 
-def find_needless_operators(uses: Sequence[OperatorUse]) -> dict[Key, str]:
+def find_needless_operators(uses: Sequence[OperatorUse]) -> dict[BeginAndOperatorName, str]:
     """Find the operators that are needless in each step; none where no step is seen to repeat."""
     repeats = _list_repeats(uses)
     if not repeats:
@@ -162,7 +166,7 @@ def find_needless_operators(uses: Sequence[OperatorUse]) -> dict[Key, str]:
         least = Dependence.UNCHANGED
     origins = TensorOrigins(uses, repeats).trace_operators()
     unread = GradientReaders(uses).find_unread_work()
-    found: dict[Key, str] = {}
+    found: dict[BeginAndOperatorName, str] = {}
     for places, lag in repeats:
         for first in range(lag):
             alike = places[first::lag]
@@ -220,7 +224,7 @@ def _list_repeats(uses: Sequence[OperatorUse]) -> Repeats:
     return repeats
 
 
-def find_period_of_names(names: Sequence[str]) -> int:
+def find_period_of_names(names: Sequence[str]) -> CountOrZero:
     """Find after how many names all of them come again; 0 where they do not.
 
     The least such number is the length without its longest border: names that are both its beginning
@@ -329,7 +333,7 @@ class TensorOrigins:
                 # A number beside tensors on the GPU; what is copied there is the step's input.
                 if word in {"copy_", "_to_copy"}:
                     frame.origin = Dependence.CHANGING
-            elif self._is_unmade(one.number):
+            elif self._is_taken_but_unwritten(one.number):
                 # Inside of torch's operators it is where the result goes; else a kernel that is known to
                 # no operator may have written it, as those of torch.compile.
                 if not is_inside and word not in VIEWS and one.number not in written:
@@ -342,9 +346,11 @@ class TensorOrigins:
             self.known[number] = min(before, frame.origin)
             self.fresh.discard(number)
 
-    def _is_unmade(self, number: int) -> bool:
+    def _is_taken_but_unwritten(self, memory_number: int) -> bool:
         """Return whether memory is taken in the recorded steps, and was not written yet."""
-        return number in self.fresh or (number in self.made and number not in self.known)
+        return memory_number in self.fresh or (
+            memory_number in self.made and memory_number not in self.known
+        )
 
     def _close_frames(
         self, frames: list[OpenOperator], now: int | None, found: list[Dependence]
@@ -388,16 +394,20 @@ class GradientReaders:
             if not use.name:
                 continue
             frames.append(at)
-            self._note_what_it_is_in(at, frames)
+            self._note_enclosing_operators(at, frames)
 
-    def _note_what_it_is_in(self, at: int, frames: Sequence[int]) -> None:
-        """Note of an operator what those are that it runs in: `frames`, the outermost first."""
-        names = [self.uses[frame].name for frame in frames]
+    def _note_enclosing_operators(self, operator_index: int, open_operators: Sequence[int]) -> None:
+        """Note of an operator what those are that it runs in, the outermost first and itself last."""
+        names = [self.uses[frame].name for frame in open_operators]
         nodes = [name for name in names if name.startswith(NODE)]
-        self.outer[at] = next((frame for frame in frames if self.uses[frame].is_of_torch), at)
-        self.is_backward[at] = bool(nodes)
-        self.is_in_python_node[at] = bool(nodes) and PYTHON_NODE.match(nodes[-1]) is not None
-        self.is_gradient[at] = any(GRADIENT in name for name in names)
+        self.outer[operator_index] = next(
+            (frame for frame in open_operators if self.uses[frame].is_of_torch), operator_index
+        )
+        self.is_backward[operator_index] = bool(nodes)
+        self.is_in_python_node[operator_index] = (
+            bool(nodes) and PYTHON_NODE.match(nodes[-1]) is not None
+        )
+        self.is_gradient[operator_index] = any(GRADIENT in name for name in names)
 
     def find_unread_work(self) -> set[int]:
         """Find the places of operators of a backward pass that make what nothing reads afterwards.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.files import BudgetSpent
@@ -31,6 +31,20 @@ from profkit.program.timeline import (
     note_open_ranges,
     read_operand_sizes,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        BeginAndEndNs,
+        CountOrZero,
+        FrameText,
+        Nanoseconds,
+        NanosecondsOrZero,
+        ProcessId,
+        RankNumberOrZero,
+        Sentence,
+        ThreadId,
+    )
+
 
 MOST = 4_000_000  # records kept: a trace of minutes is cut there, and says so
 Shapes = tuple[tuple[int, ...], ...]
@@ -79,9 +93,9 @@ def read_torch_trace(path: Path) -> Timeline:
     taken.end_open_ranges()
     notes = taken.drop_events_without_time(path)
     _refuse_trace_without_gpu(path, taken, trace)
-    rank, world = _read_rank(trace.header)
+    rank, world = _read_rank_of_how_many(trace.header)
     device, of_amd = _find_device_and_notes(trace.header, taken)
-    process, twice = _make_process(taken, rank, device)
+    process, twice = _make_process_of_most_calls(taken, rank, device)
     notes += of_amd
     notes += _describe_left_out_events(path, trace, taken)
     notes += note_open_ranges([process])
@@ -108,7 +122,9 @@ def _refuse_trace_without_gpu(path: Path, content: _TraceContent, trace: ChromeT
         raise _make_no_gpu_error(path, content, trace)
 
 
-def _make_process(content: _TraceContent, rank: int, device: Device | None) -> tuple[Process, int]:
+def _make_process_of_most_calls(
+    content: _TraceContent, rank: int, device: Device | None
+) -> tuple[Process, int]:
     """Return the process with the most calls, and how many of its records were there twice."""
     pid = max(content.calls, key=lambda p: len(content.calls[p]), default=0)
     activities = sorted(content.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
@@ -126,7 +142,7 @@ def _make_process(content: _TraceContent, rank: int, device: Device | None) -> t
 
 def _find_device_and_notes(
     header: Mapping[str, Any], content: _TraceContent
-) -> tuple[Device | None, list[str]]:
+) -> tuple[Device | None, list[Sentence]]:
     """Return the GPU of a trace, and what is not checked where it is one of AMD's."""
     device = _find_most_used_device(header, content.activities)
     if not content.hip and not _is_amd(device):
@@ -142,10 +158,15 @@ def _find_device_and_notes(
     return device, [note]
 
 
-def _say_repeated(path: Path, content: _TraceContent, pid: int, twice: int) -> Iterator[str]:
+def _say_repeated(
+    path: Path, content: _TraceContent, pid: ProcessId, repeated_record_count: int
+) -> Iterator[Sentence]:
     """Yield what is said of records that are there twice, and of several processes in one trace."""
-    if twice:
-        yield f"{path}: {twice:,} launches and kernels appear twice in it: they are read once"
+    if repeated_record_count:
+        yield (
+            f"{path}: {repeated_record_count:,} launches and kernels appear twice in it: "
+            "they are read once"
+        )
     if len(content.calls) > 1:
         yield (
             f"{path}: holds {len(content.calls)} processes, whose kernels cannot be separated: read "
@@ -153,7 +174,7 @@ def _say_repeated(path: Path, content: _TraceContent, pid: int, twice: int) -> I
         )
 
 
-def _read_rank(header: Mapping[str, Any]) -> tuple[int, int]:
+def _read_rank_of_how_many(header: Mapping[str, Any]) -> tuple[RankNumberOrZero, CountOrZero]:
     """Return the rank of the process and how many there are; 0 where that is not said."""
     ranks = header.get("distributedInfo")
     if not isinstance(ranks, dict):
@@ -165,7 +186,7 @@ def _read_rank(header: Mapping[str, Any]) -> tuple[int, int]:
 
 def _describe_left_out_events(
     path: Path, trace: ChromeTrace, content: _TraceContent
-) -> Iterator[str]:
+) -> Iterator[Sentence]:
     if trace.problem:
         yield f"{path}: {trace.problem}"
     if unmatched := content.pairs.unmatched:
@@ -195,7 +216,7 @@ def _drop_repeated_records(rows: list[Row]) -> list[Row]:
     return out
 
 
-def _read_event_times(event: Mapping[str, Any]) -> tuple[int, int] | None:
+def _read_event_times(event: Mapping[str, Any]) -> BeginAndEndNs | None:
     """Return when an event began and ended, in ns; None where it does not say."""
     try:
         start = round(float(event["ts"]) * 1000)
@@ -211,7 +232,7 @@ class TracedFrames:
         self.starts: dict[int, array[int]] = {}
         self.ends: dict[int, array[int]] = {}
 
-    def add_frame(self, thread: int, start: int, end: int) -> None:
+    def add_frame(self, thread: ThreadId, start: Nanoseconds, end: Nanoseconds) -> None:
         """Take in a frame."""
         if thread not in self.starts:
             self.starts[thread] = array("q")
@@ -244,7 +265,9 @@ def add_ns_spent_tracing_frames(calls: Sequence[Call], frames: TracedFrames) -> 
     return out
 
 
-def estimate_frame_cost_ns(starts: Sequence[int], ends: Sequence[int]) -> float:
+def estimate_frame_cost_ns(
+    starts: Sequence[Nanoseconds], ends: Sequence[Nanoseconds]
+) -> NanosecondsOrZero:
     """Return the nanoseconds that recording a frame costs at least; 0 where too few tell."""
     frames = sorted(zip(starts, ends, strict=False), key=lambda frame: (frame[0], -frame[1]))
     lengths = []
@@ -334,11 +357,11 @@ class _TraceContent:
         ordered = sorted(numbered, key=lambda pair: (pair[1].start, -pair[1].end, pair[0]))
         return [span for _, span in ordered]
 
-    def _keep_span(self, span: HostSpan, number: int) -> None:
+    def _keep_span(self, span: HostSpan, place_in_file: int) -> None:
         self.spans.append(span)
-        self._numbers.append(number)
+        self._numbers.append(place_in_file)
 
-    def _add_complete_event(self, event: Mapping[str, Any], number: int) -> None:
+    def _add_complete_event(self, event: Mapping[str, Any], place_in_file: int) -> None:
         """Keep an event, whose begin has a number in the file, if it is of use."""
         kind = event.get("cat")
         if event.get("ph") != "X" or not isinstance(kind, str):
@@ -352,12 +375,16 @@ class _TraceContent:
         start, end = times
         if not -FARTHEST < start <= end < FARTHEST:
             return
-        if self._keep_event(kind, event, times, number):
+        if self._keep_event(kind, event, times, place_in_file):
             self._trace.budget.spend_bytes(_RECORD)
             self.count += 1
 
     def _keep_event(
-        self, kind: str, event: Mapping[str, Any], times: tuple[int, int], number: int
+        self,
+        event_category: str,
+        event: Mapping[str, Any],
+        times: BeginAndEndNs,
+        place_in_file: int,
     ) -> bool:
         """Keep an event by its kind; return whether it takes a record of memory."""
         start, end = times
@@ -366,41 +393,45 @@ class _TraceContent:
         if isinstance(details, dict):
             args = details
         name = self._trace.budget.intern_text(_clean_name(event.get("name", "")))
-        if kind in _ACTIVITIES:
+        if event_category in _ACTIVITIES:
             if start <= 0:
                 own = self.timeless
             else:
                 own = self.activities
-            own.append(_make_activity(_ACTIVITIES[kind], name, args, start, end))
+            own.append(_make_activity(_ACTIVITIES[event_category], name, args, start, end))
             return True
         thread = _convert_to_integer_or_zero(event.get("tid"))
-        if kind in _CALLS:
+        if event_category in _CALLS:
             correlation = _convert_to_integer_or_zero(args.get("correlation"))
             call = Call(name, start, end, thread, correlation)
             self._keep_call(call, _convert_to_integer_or_zero(event.get("pid")))
             return True
-        if kind in {"cpu_op", "user_annotation"}:
-            self._keep_span(self._make_span(kind, name, args, times, thread), number)
+        if event_category in {"cpu_op", "user_annotation"}:
+            self._keep_span(
+                self._make_span(event_category, name, args, times, thread), place_in_file
+            )
             return True
-        if kind == "python_function":
-            return self._keep_frame(name, times, thread, number)
+        if event_category == "python_function":
+            return self._keep_frame(name, times, thread, place_in_file)
         if len(self.categories) < CATEGORIES_MOST:
-            self.categories.add(self._trace.budget.intern_text(kind))
+            self.categories.add(self._trace.budget.intern_text(event_category))
         return False
 
-    def _keep_call(self, call: Call, pid: int) -> None:
+    def _keep_call(self, call: Call, pid: ProcessId) -> None:
         """Keep a call of the runtime with those of its process."""
         self.hip |= call.name.startswith("hip")
         self.calls.setdefault(pid, []).append(call)
 
-    def _keep_frame(self, name: str, times: tuple[int, int], thread: int, number: int) -> bool:
+    def _keep_frame(
+        self, name: str, times: BeginAndEndNs, thread: ThreadId, place_in_file: int
+    ) -> bool:
         """Count a function of Python as traced time; return whether it is the user's, which is kept."""
         start, end = times
         self.frames.add_frame(thread, start, end)
         if not _is_user_frame(name):
             self._trace.budget.spend_bytes(FRAME_BYTES)
             return False
-        self._keep_span(HostSpan("python", name, start, end, thread), number)
+        self._keep_span(HostSpan("python", name, start, end, thread), place_in_file)
         return True
 
     def _keep_process_name(self, event: Mapping[str, Any]) -> None:
@@ -436,13 +467,18 @@ class _TraceContent:
         ]
 
     def _make_span(
-        self, kind: str, name: str, args: Mapping[str, Any], times: tuple[int, int], thread: int
+        self,
+        event_category: str,
+        name: str,
+        args: Mapping[str, Any],
+        times: BeginAndEndNs,
+        thread: ThreadId,
     ) -> HostSpan:
         """Make the span of an operator or a range."""
         label = "range"
         inputs: tuple[Shapes, tuple[str, ...]] = ((), ())
         # torch.compile writes the name of a graph as an annotation: no program named that.
-        if kind == "cpu_op" or name.startswith(COMPILED):
+        if event_category == "cpu_op" or name.startswith(COMPILED):
             label = "op"
             inputs = self._read_inputs(name, args)
         if name.startswith("ProfilerStep"):  # up to 1.10 as an operator
@@ -477,7 +513,7 @@ class _TraceContent:
 
 
 @lru_cache(maxsize=65536)
-def _is_user_frame(frame: str) -> bool:
+def _is_user_frame(frame: FrameText) -> bool:
     """Return whether a Python frame is in the user's own code."""
     parts = _FRAME.match(frame)
     return parts is not None and not _NOT_USERS.search(parts["file"])
@@ -495,7 +531,9 @@ def _escape_surrogates(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _make_activity(kind: str, name: str, args: dict[str, Any], start: int, end: int) -> Activity:
+def _make_activity(
+    kind: str, name: str, args: dict[str, Any], start: Nanoseconds, end: Nanoseconds
+) -> Activity:
     """Make an activity of the GPU from what an event says of it."""
     direction = ""
     if kind == "copy":

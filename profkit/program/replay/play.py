@@ -20,7 +20,7 @@ from profkit.program.steps.cut import Step, StepWork
 from profkit.program.timeline import Call, Process
 
 if TYPE_CHECKING:
-    from profkit.units import Nanoseconds
+    from profkit.units import IndexOrMinusOne, Nanoseconds, NanosecondsOfModel, WorkIndex
 
 
 LONG = 500_000  # nanoseconds of host work before one call that no launching explains
@@ -49,7 +49,7 @@ class ReplayItem(NamedTuple):  # made by the million: a dataclass takes four tim
     lag: float = 0.0
 
     @property
-    def launch_lag(self) -> float:
+    def launch_lag(self) -> NanosecondsOfModel:
         """Return what of the delay goes with the launch; longer has no known reason and is nobody's."""
         return min(self.lag, SEEN)
 
@@ -81,13 +81,13 @@ class ReplayModel:
     late: float = LATE  # nanoseconds from which on work begins when its call is over, not before
 
     @cached_property
-    def period(self) -> float:
+    def period(self) -> NanosecondsOfModel:
         """Return nanoseconds a step in the steady state."""
         if len(self.events) + len(self.items) > MANY:
             rounds = 2
         else:
             rounds = 8
-        ends = _simulate_rounds(self, rounds)
+        ends = _simulate_rounds_and_list_ends(self, rounds)
         half = rounds // 2
         return (ends[-1] - ends[half - 1]) / (rounds - half)
 
@@ -102,7 +102,7 @@ class _Replay:
     queues: defaultdict[int, deque[float]] = field(default_factory=lambda: defaultdict(deque))
     done: list[list[float]] = field(default_factory=list)  # when each item ended, by round
 
-    def simulate_step(self) -> float:
+    def simulate_step(self) -> NanosecondsOfModel:
         """Play the step once more; when it is over: its last item, or the host where that is later."""
         model, turn = self.model, len(self.done)
         ends = [0.0] * len(model.items)
@@ -121,7 +121,12 @@ class _Replay:
         self.clock += model.tail
         return max([self.clock, *self.free.values()])
 
-    def _launch_items(self, launched: Sequence[int], soonest: float, ends: list[float]) -> None:
+    def _launch_items(
+        self,
+        launched: Sequence[WorkIndex],
+        soonest: NanosecondsOfModel,
+        ends: list[NanosecondsOfModel],
+    ) -> None:
         """Put items on their streams, none to begin before `soonest`, and set their ends."""
         items, free = self.model.items, self.free
         for i in launched:
@@ -138,7 +143,7 @@ class _Replay:
             queue.append(end)
 
 
-def _simulate_rounds(model: ReplayModel, rounds: int) -> list[float]:
+def _simulate_rounds_and_list_ends(model: ReplayModel, rounds: int) -> list[NanosecondsOfModel]:
     """Return when each round is over."""
     replay = _Replay(model)
     overs = []
@@ -178,7 +183,7 @@ def build_replay_model(process: Process, step: Step) -> ReplayModel:
     return ReplayModel(tuple(events), items, max(0, step.end - last), latency, pause)
 
 
-def _list_work_indices_by_call(step: Step) -> list[list[int]]:
+def _list_work_indices_by_call(step: Step) -> list[list[WorkIndex]]:
     """Return what each call of a step launches, as indices of its works."""
     launches: list[list[int]] = [[] for _ in step.calls]
     for i, work in enumerate(step.works):
@@ -187,8 +192,8 @@ def _list_work_indices_by_call(step: Step) -> list[list[int]]:
 
 
 def _measure_launch_without_waiting(
-    step: Step, call: Call, launched_works: Sequence[int], queued: int, times: _LaunchTimes
-) -> float:
+    step: Step, call: Call, launched_works: Sequence[WorkIndex], queued: int, times: _LaunchTimes
+) -> NanosecondsOfModel:
     """Return nanoseconds in a call that waits for nothing; the replay itself has waits for the queue."""
     took = call.end - call.start
     if launched_works and not _is_loading_code(step, call, launched_works, queued):
@@ -197,8 +202,12 @@ def _measure_launch_without_waiting(
 
 
 def _measure_waiting_call(
-    step: Step, call: Call, launched_works: Sequence[int], target: int, times: _LaunchTimes
-) -> float:
+    step: Step,
+    call: Call,
+    launched_works: Sequence[WorkIndex],
+    target: WorkIndex,
+    times: _LaunchTimes,
+) -> NanosecondsOfModel:
     """Return nanoseconds in a call that waits for an item, without the waiting."""
     busy = min(call.end - call.start, times.usual)
     if launched_works:  # what it takes before its copy begins, if that waits for nothing else
@@ -207,7 +216,7 @@ def _measure_waiting_call(
 
 
 def _measure_return_delay(
-    step: Step, call: Call, launched_works: Sequence[int], target: int
+    step: Step, call: Call, launched_works: Sequence[WorkIndex], target: WorkIndex
 ) -> Nanoseconds:
     """Return nanoseconds from the end of an item to the return of the call that waited for it."""
     late = call.end - step.works[target].activity.end
@@ -227,7 +236,7 @@ def _count_queued_works(process: Process, step: Step) -> list[int]:
 
 
 def _measure_launch_times(
-    process: Process, step: Step, launches: Sequence[Sequence[int]]
+    process: Process, step: Step, launches: Sequence[Sequence[WorkIndex]]
 ) -> _LaunchTimes:
     """Return what a launch of the step usually takes, and takes at most, if none waits.
 
@@ -256,7 +265,7 @@ def _measure_launch_times(
     return _LaunchTimes(quick, quick)
 
 
-def _find_end_of_earlier_work(process: Process, step: Step) -> dict[int, int]:
+def _find_end_of_earlier_work(process: Process, step: Step) -> dict[int, Nanoseconds]:
     """Return when each stream was done with what earlier steps had given it."""
     own = {id(work.activity) for work in step.works}
     firsts: dict[int, int] = {}
@@ -269,7 +278,7 @@ def _find_end_of_earlier_work(process: Process, step: Step) -> dict[int, int]:
     return free
 
 
-def _measure_launch_latency(process: Process) -> float:
+def _measure_launch_latency(process: Process) -> NanosecondsOfModel:
     """Measure from the beginning of a launch to its work, where the stream had nothing else to do.
 
     Of the whole process: in a step whose stream is never idle no launch shows it.
@@ -299,27 +308,27 @@ class _WorksByEnd:
     process: Process
 
     @cached_property
-    def by_end(self) -> list[int]:
+    def by_end(self) -> list[WorkIndex]:
         """Return works in order of their ends; of those that end at once the first comes last."""
         works = self.step.works
         return sorted(range(len(works)), key=lambda i: (works[i].activity.end, -i))
 
     @cached_property
-    def ends(self) -> list[int]:
+    def ends(self) -> list[Nanoseconds]:
         return [self.step.works[i].activity.end for i in self.by_end]
 
     @cached_property
-    def starts(self) -> list[int]:
+    def starts(self) -> list[Nanoseconds]:
         """Return when the process's activities begin."""
         return [activity.start for activity in self.process.activities]
 
     @cached_property
-    def last_work_by_kernel(self) -> dict[tuple[object, ...], int]:
+    def last_work_by_kernel(self) -> dict[tuple[object, ...], WorkIndex]:
         """Return the last work of each name and grid."""
         works = self.step.works
         return {(w.activity.name, w.activity.grid): i for i, w in enumerate(works)}
 
-    def find_last_ended_work(self, call: Call) -> int:
+    def find_last_ended_work(self, call: Call) -> IndexOrMinusOne:
         """Return the last of what was launched before a call and ended in it; -1 for none."""
         last = bisect_left(self.ends, call.end + NEAR + 1)
         first = bisect_left(self.ends, call.start + 1)
@@ -328,7 +337,7 @@ class _WorksByEnd:
                 return i
         return -1
 
-    def find_similar_work_of_last_step(self, call: Call) -> int | None:
+    def find_similar_work_of_last_step(self, call: Call) -> IndexOrMinusOne | None:
         """Return what is like the last that ended in a call; -1 if nothing is, None if none ended."""
         place = bisect_left(self.starts, call.end)
         for activity in reversed(self.process.activities[max(0, place - 64) : place]):
@@ -338,8 +347,8 @@ class _WorksByEnd:
 
 
 def _find_awaited_item(
-    call: Call, launched_works: Sequence[int], endings: _WorksByEnd
-) -> tuple[int, int]:
+    call: Call, launched_works: Sequence[WorkIndex], endings: _WorksByEnd
+) -> tuple[IndexOrMinusOne, int]:
     """Return the item that a call waited for, and how many steps back it was launched; -1 for none."""
     if launched_works:
         if _is_blocked_by_copy(endings.step, call, launched_works):
@@ -356,13 +365,15 @@ def _find_awaited_item(
     return (-1, 0)
 
 
-def _is_loading_code(step: Step, call: Call, launched_works: Sequence[int], queued: int) -> bool:
+def _is_loading_code(
+    step: Step, call: Call, launched_works: Sequence[WorkIndex], queued: int
+) -> bool:
     """Return whether a launch takes long before its kernel can begin, with room in the queue."""
     long = call.end - call.start > LATE and queued < FULL * DEPTH
     return long and step.works[launched_works[0]].activity.start >= call.end - NEAR
 
 
-def _is_blocked_by_copy(step: Step, call: Call, launched_works: Sequence[int]) -> bool:
+def _is_blocked_by_copy(step: Step, call: Call, launched_works: Sequence[WorkIndex]) -> bool:
     """Return whether a call returned only when its copy was done, or all but its last part.
 
     A copy of pageable memory to the GPU holds its call until the driver has taken the last bytes out of
@@ -382,7 +393,10 @@ def _is_blocked_by_copy(step: Step, call: Call, launched_works: Sequence[int]) -
 
 
 def _make_items(
-    step: Step, events: Sequence[ReplayCall], latency: float, busy_until: Mapping[int, int]
+    step: Step,
+    events: Sequence[ReplayCall],
+    latency: NanosecondsOfModel,
+    busy_until: Mapping[int, Nanoseconds],
 ) -> tuple[ReplayItem, ...]:
     """Return the step's work, with what each had to wait for besides its launch and its stream."""
     ends = _sort_by_end(step.works)
@@ -406,7 +420,7 @@ def _make_items(
     return tuple(out)
 
 
-def _sort_by_end(works: Sequence[StepWork]) -> list[tuple[int, int]]:
+def _sort_by_end(works: Sequence[StepWork]) -> list[tuple[Nanoseconds, WorkIndex]]:
     """Return when each work ends, and which it is, in order.
 
     Of those that end at once the first is first.
@@ -414,7 +428,9 @@ def _sort_by_end(works: Sequence[StepWork]) -> list[tuple[int, int]]:
     return sorted((work.activity.end, i) for i, work in enumerate(works))
 
 
-def _find_dependency(step: Step, work_index: int, ends: Sequence[tuple[int, int]]) -> int:
+def _find_dependency(
+    step: Step, work_index: WorkIndex, ends: Sequence[tuple[Nanoseconds, WorkIndex]]
+) -> IndexOrMinusOne:
     """Return the item of another stream that an item has waited for: the last that ended."""
     own = step.works[work_index].activity
     at = bisect_left(ends, (own.start + 1, 0))

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from profkit.program.replay.play import (
     LONG,
@@ -22,6 +22,19 @@ from profkit.program.replay.play import (
 )
 from profkit.program.steps.cut import Step
 from profkit.program.timeline import Process, Timeline
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        CallIndex,
+        IndexOrMinusOne,
+        Milliseconds,
+        Nanoseconds,
+        NanosecondsOfModel,
+        RangeLevel,
+        Share,
+        WorkIndex,
+    )
+
 
 LOW, EXPECT, HIGH = range(3)
 GRAPH_LAG = 1_000.0  # nanoseconds between the kernels of a graph
@@ -66,9 +79,9 @@ class Range(NamedTuple):
         return Range(*(min(value, most) for value in self))
 
 
-def make_exact_range(share: float) -> Range:
+def make_exact_range(value: float) -> Range:
     """Return a share without an interval, as a floor has none."""
-    return Range(share, share, share)
+    return Range(value, value, value)
 
 
 ALL = Range(1.0, 1.0, 1.0)
@@ -100,7 +113,7 @@ class StepChange:
     launches: Range = ALL  # of the host's time for all calls, as a graph has them; not its pauses
     pauses: Range = ALL  # of the host's long work between calls
 
-    def apply_to_model(self, before: ReplayModel, level_of_range: int) -> ReplayModel:
+    def apply_to_model(self, before: ReplayModel, level_of_range: RangeLevel) -> ReplayModel:
         """Return the model after the fix, where it helps least (LOW), as expected, or most."""
         lost = {
             i: reach[level_of_range] for i, reach in self.merge.items() if reach[level_of_range] < 1
@@ -116,22 +129,26 @@ class StepChange:
         )
         return replace(before, events=tuple(events), items=items, tail=tail)
 
-    def _remove_wait_of_call(self, index: int, event: ReplayCall, level: int) -> ReplayCall:
+    def _remove_wait_of_call(
+        self, index: CallIndex, event: ReplayCall, level: RangeLevel
+    ) -> ReplayCall:
         """Return a call without its wait, where the fix takes that away."""
         share = self.host.get(index)
         if share is None:
             return event
         return event.scale_times(share.gap[level], share.busy[level])._replace(awaits=-1)
 
-    def _choose_share_between_calls(self, time: float, pause: float, level: int) -> float:
+    def _choose_share_between_calls(
+        self, time: NanosecondsOfModel, pause: NanosecondsOfModel, level: RangeLevel
+    ) -> Share:
         """Return what is left of some time between calls: it launches, or is a pause."""
         if time > pause:
             return self.pauses[level]
         return self.launches[level]
 
     def _choose_host_shares(
-        self, event: ReplayCall, pause: float, level: int
-    ) -> tuple[float, float]:
+        self, event: ReplayCall, pause: NanosecondsOfModel, level: RangeLevel
+    ) -> tuple[Share, Share]:
         """Return what is left of the host's time before a call, and in it."""
         busy = self.launches[level]
         # A call that takes so long loads code, or allocates: a graph does not change that.
@@ -139,12 +156,12 @@ class StepChange:
             busy = 1.0
         return self._choose_share_between_calls(event.gap, pause, level), busy
 
-    def _map_works_to_new_streams(self, level: int) -> dict[int, int]:
+    def _map_works_to_new_streams(self, level: RangeLevel) -> dict[WorkIndex, int]:
         """Return the new streams of work that moves to one of its own."""
         return {i: aside.stream for i, aside in self.stream.items() if aside.left[level] < 1}
 
     def _change_items(
-        self, before: ReplayModel, lost_works: Mapping[int, float], level: int
+        self, before: ReplayModel, lost_works: Mapping[WorkIndex, Share], level: RangeLevel
     ) -> tuple[ReplayItem, ...]:
         """Return the work after the fix.
 
@@ -173,8 +190,8 @@ UNCHANGED = StepChange()
 
 
 def _find_remaining_predecessors(
-    model: ReplayModel, lost_works: Mapping[int, float]
-) -> dict[int, int]:
+    model: ReplayModel, lost_works: Mapping[WorkIndex, Share]
+) -> dict[WorkIndex, IndexOrMinusOne]:
     """Return for each item that goes, the one before it on its stream that stays.
 
     -1 where there is none.
@@ -190,7 +207,7 @@ def _find_remaining_predecessors(
     return before
 
 
-def _remove_launches(event: ReplayCall, lost_works: Mapping[int, float]) -> ReplayCall:
+def _remove_launches(event: ReplayCall, lost_works: Mapping[WorkIndex, Share]) -> ReplayCall:
     """Return a call without what others do; with a share of its time where nothing is left to launch."""
     if lost_works.keys().isdisjoint(event.items):
         return event
@@ -220,7 +237,7 @@ class HostModels:
         return abs(self.error) <= max(MISSED, self.differing)
 
     @property
-    def plain(self) -> Range:
+    def step_ms_without_recorder(self) -> Range:
         """Return the step without the recorder in milliseconds."""
         times = [min(m.period / 1e6, self.most) for m in (self.usual, *self.others)]
         return Range(min(times), times[0], max(times))
@@ -230,14 +247,14 @@ class HostModels:
     ) -> Range:
         """Return the milliseconds of the step that a change saves, alone or after another one."""
 
-        def compute_saved_ms(model: ReplayModel, level: int) -> float:
+        def compute_saved_ms(model: ReplayModel, level: RangeLevel) -> Milliseconds:
             if change_made_before:
                 before = change_made_before.apply_to_model(model, level)
             else:
                 before = model
             return max(0.0, before.period - change.apply_to_model(before, level).period) / 1e6
 
-        plain, every = self.plain.expect, (self.usual, *self.others)
+        plain, every = self.step_ms_without_recorder.expect, (self.usual, *self.others)
         spread = SPREAD
         if abs(self.error) > MISSED:
             spread = max(SPREAD, abs(self.error))
@@ -248,7 +265,7 @@ class HostModels:
 
 
 def make_host_models(
-    timeline: Timeline, process: Process, step: Step, unprofiled_step_ms: float | None = None
+    timeline: Timeline, process: Process, step: Step, unprofiled_step_ms: Milliseconds | None = None
 ) -> HostModels:
     """Return the models of a process's typical step, and its plain milliseconds if measured."""
     recorded = _fit_host_to_period(build_replay_model(process, step), step.period)
@@ -272,12 +289,12 @@ def add_host_of_quick_steps(hosts: HostModels, quick_ns: float) -> HostModels:
 
     Steps that differ by no more than two runs of a program do tell nothing.
     """
-    if hosts.given or quick_ns >= (1 - SPREAD) * min(hosts.plain) * 1e6:
+    if hosts.given or quick_ns >= (1 - SPREAD) * min(hosts.step_ms_without_recorder) * 1e6:
         return hosts
     return replace(hosts, others=(*hosts.others, _fit_to_period(hosts.usual, quick_ns)))
 
 
-def _fit_host_to_period(model: ReplayModel, period: float) -> ReplayModel:
+def _fit_host_to_period(model: ReplayModel, period: Nanoseconds) -> ReplayModel:
     """Return the model with a host that needs no longer than steps take that follow each other.
 
     What one step's host takes longer, the GPU's queue has bridged: it is not so in every step.
@@ -308,7 +325,7 @@ def _remove_recorder_time(
     """
     share, each, in_calls = recorder_costs
 
-    def shorten_gap(gap: float, low: int, high: int) -> float:
+    def shorten_gap(gap: NanosecondsOfModel, low: int, high: int) -> NanosecondsOfModel:
         count = bisect_left(spans, high) - bisect_left(spans, low)
         return gap - min(share * gap, count * each)
 
@@ -321,7 +338,7 @@ def _remove_recorder_time(
     return replace(model, events=tuple(events), tail=shorten_gap(model.tail, last, step.end))
 
 
-def _fit_to_period(model: ReplayModel, period: float) -> ReplayModel:
+def _fit_to_period(model: ReplayModel, period: NanosecondsOfModel) -> ReplayModel:
     """Return the model of a step that takes what a plain run took.
 
     With another host, if any host explains it; else host and GPU alike are slower or faster.

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from profkit.program.steps.places import (
     describe_place,
@@ -14,6 +15,10 @@ from profkit.program.steps.places import (
     shorten_line_path,
 )
 from profkit.program.timeline import Call, HostSpan, Process, SourcePlace
+
+if TYPE_CHECKING:
+    from profkit.units import ClauseOrEmpty, FrameText, TextOrEmpty
+
 
 # XLA's ranges: Thunk:#name=fusion,hlo_op=loop_add_fusion#, and any name before the first #.
 _XLA_RANGE = re.compile(r"^(?P<name>[^#]*?):?#(?:.*\bhlo_op=(?P<op>[^,#]+))?.*#$")
@@ -89,7 +94,7 @@ def merge_call_origins(several: Sequence[Sequence[CallOrigin]]) -> list[CallOrig
     return joined
 
 
-def find_forward_frames(threads: Iterable[Sequence[HostSpan]]) -> dict[int, str]:
+def find_forward_frames(threads: Iterable[Sequence[HostSpan]]) -> dict[int, FrameText]:
     """Find the Python frame in which each number of autograd was taken in the forward pass.
 
     An operator and those within it may say one number: the last of them to begin made the node.
@@ -113,8 +118,8 @@ def _attribute_calls_of_thread(
     spans: Sequence[HostSpan],
     indices: Iterable[int],
     calls: Sequence[Call],
-    out: list[CallOrigin],
-    forward: Mapping[int, str],
+    origins_to_fill: list[CallOrigin],
+    frame_by_autograd_number: Mapping[int, str],
 ) -> None:
     """Walk one thread in time, with the spans that are open on a stack."""
     stack: list[HostSpan] = []
@@ -131,21 +136,21 @@ def _attribute_calls_of_thread(
             position += 1
         stack = [s for s in stack if s.end > now]
         if stack:
-            out[index] = _make_call_origin(stack, ordinal, forward)
+            origins_to_fill[index] = _make_call_origin(stack, ordinal, frame_by_autograd_number)
 
 
 def _make_call_origin(
-    stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, str]
+    open_spans: Sequence[HostSpan], ordinal: int, frame_by_autograd_number: Mapping[int, str]
 ) -> CallOrigin:
-    ops = [s for s in stack if s.kind == "op"]
+    ops = [s for s in open_spans if s.kind == "op"]
     # The tensors of a list have sizes, but no types: who called it with tensors tells more.
     sized = (s for s in reversed(ops) if any(s.shapes) and s.types[:1] != ("TensorList",))
     shaped = next(sized, None)
-    within = {s.kind: s.name for s in stack}  # the innermost of each kind
-    frame = find_informative_frame([s.name for s in stack if s.kind == "python"])
+    within = {s.kind: s.name for s in open_spans}  # the innermost of each kind
+    frame = find_informative_frame([s.name for s in open_spans if s.kind == "python"])
     for node in reversed(ops):
-        if node.backward and node.sequence in forward:
-            frame = forward[node.sequence]
+        if node.backward and node.sequence in frame_by_autograd_number:
+            frame = frame_by_autograd_number[node.sequence]
             break
     names = (
         within.get("op", ""),
@@ -169,7 +174,7 @@ def _make_call_origin(
     )
 
 
-def find_informative_frame(frames: Sequence[str]) -> str:
+def find_informative_frame(frames: Sequence[FrameText]) -> TextOrEmpty:
     """Find the innermost of some frames, outermost first, that says something of a program."""
     for frame in reversed(frames):
         if is_informative_frame(frame):
@@ -178,7 +183,7 @@ def find_informative_frame(frames: Sequence[str]) -> str:
 
 
 @lru_cache(1 << 14)
-def is_informative_frame(frame: str) -> bool:
+def is_informative_frame(frame: FrameText) -> bool:
     """Return whether a frame in torch.profiler's words is none through which everything goes."""
     parts = _FRAME.match(frame)
     return parts is None or not is_uninformative_function(parts["file"], parts["function"])
@@ -192,7 +197,7 @@ def _clean_range_name(name: str) -> str:
     return name
 
 
-def get_frame_line(frame: str) -> str:
+def get_frame_line(frame: FrameText) -> TextOrEmpty:
     """Return the file and line of a frame in torch.profiler's words."""
     parts = _FRAME.match(frame)
     if parts:
@@ -200,7 +205,7 @@ def get_frame_line(frame: str) -> str:
     return frame
 
 
-def get_frame_function(frame: str) -> str:
+def get_frame_function(frame: FrameText) -> TextOrEmpty:
     """Return the function of a frame in torch.profiler's words, whose line is where it begins."""
     parts = _FRAME.match(frame)
     if parts:
@@ -208,7 +213,7 @@ def get_frame_function(frame: str) -> str:
     return ""
 
 
-def describe_frame(frame: str) -> str:
+def describe_frame(frame: FrameText) -> str:
     """Say where a frame in torch.profiler's words is: its line is the def's, not the one that ran."""
     function = get_frame_function(frame)
     if function and function != "<module>":
@@ -216,7 +221,7 @@ def describe_frame(frame: str) -> str:
     return get_frame_line(frame)
 
 
-def describe_source(origin: CallOrigin) -> str:
+def describe_source(origin: CallOrigin) -> ClauseOrEmpty:
     """Say where in Python a call was made, as exactly as is known; empty where nothing is."""
     if origin.place is not None and origin.place.line:
         return describe_place(origin.place)

@@ -10,9 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from profkit.program.steps.lost import Captures
 from profkit.program.timeline import GRAPH, Activity, Call
+
+if TYPE_CHECKING:
+    from profkit.units import CallIndex, TextOrEmpty
+
 
 KERNEL, MOVE = (
     "kernel",
@@ -29,8 +34,10 @@ class GraphReplay:
     captured: Sequence[Sequence[Call]]
 
 
-def find_graph_replays(
-    calls: Sequence[Call], launched_activities: Sequence[tuple[int, Activity]], captures: Captures
+def find_one_stream_graph_replays(
+    calls: Sequence[Call],
+    launched_activities: Sequence[tuple[CallIndex, Activity]],
+    captures: Captures,
 ) -> Iterator[GraphReplay]:
     """Yield the launches of graphs that ran on one stream and of which captures fit.
 
@@ -64,7 +71,7 @@ def _list_captured_launches(calls: Sequence[Call], captures: Captures) -> Iterat
         yield [call for call in inside if call.thread == thread and _find_node_kind(call)]
 
 
-def _find_node_kind(call: Call) -> str:
+def _find_node_kind(call: Call) -> TextOrEmpty:
     """Return the kind of node that a captured call makes; empty where it makes none."""
     if call.launches_kernels and not call.launches_graph:
         return KERNEL

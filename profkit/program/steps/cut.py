@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from statistics import median
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.program.steps.attribution import (
@@ -23,7 +24,7 @@ from profkit.program.steps.attribution import (
     merge_call_origins,
     replace_place_of_origin,
 )
-from profkit.program.steps.kinds import classify_launch
+from profkit.program.steps.kinds import classify_by_name_then_operator
 from profkit.program.steps.lost import (
     Captures,
     find_graph_captures,
@@ -40,9 +41,9 @@ from profkit.program.steps.passes import (
     make_family_name,
     make_host_work,
 )
-from profkit.program.steps.period import ALIKE, Launched, find_end_of_work, find_period
+from profkit.program.steps.period import ALIKE, CallIndexAndActivity, find_end_of_work, find_period
 from profkit.program.steps.places import find_main_place
-from profkit.program.steps.setup import SetUpTime, find_later_set_up
+from profkit.program.steps.setup import SetUpSpans, find_later_set_up
 from profkit.program.timeline import (
     GRAPH,
     UNIFIED_MEMORY,
@@ -53,7 +54,21 @@ from profkit.program.timeline import (
     Process,
     SourcePlace,
 )
-from profkit.reports.figures import format_figures, format_percent, make_kernel_name_readable
+from profkit.reports.figures import format_percent, format_three_figures, make_kernel_name_readable
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        BeginAndEndNs,
+        CallIndex,
+        KernelName,
+        Nanoseconds,
+        RangeName,
+        Sentence,
+        Share,
+        TextOrEmpty,
+        WorkIndex,
+    )
+
 
 NAME_MOST = 60  # characters of a range's name in a sentence
 PROFILER_STEP = "ProfilerStep"
@@ -118,13 +133,13 @@ class Steps:
         return self.steps[self.chosen]
 
     @property
-    def periods(self) -> list[int]:
+    def periods(self) -> list[Nanoseconds]:
         """Return nanoseconds of each step that has a next one; of the only one otherwise."""
         timed = self.steps[:-1] or self.steps
         return [step.period for step in timed]
 
 
-def find_steps(process: Process, range_name: str = "") -> Steps:
+def find_steps(process: Process, range_name: RangeName = "") -> Steps:
     """Return the steps of a process: of a named range, of what marks steps, or found.
 
     Activities that no recorded call launched belong to no step.
@@ -140,7 +155,7 @@ def find_steps(process: Process, range_name: str = "") -> Steps:
     calls = _drop_driver_calls_inside_runtime_calls(process.calls)
     order = _list_launched_activities(process.activities, calls)
     marks = _find_step_boundaries(process, calls, order, range_name)
-    set_up = _find_set_up_of_only_step(marks, calls, order, range_name)
+    set_up = _find_set_up_in_only_step(marks, calls, order, range_name)
     if set_up:
         # The same without the time in which modules are loaded: nothing else changes.
         shorter = set_up.remove_set_up_from(process)
@@ -181,12 +196,12 @@ def _add_other_kinds_to_main_steps(kinds: Sequence[Steps], only_captured: Sequen
     return replace(main, notes=notes, captures=bool(only_captured), others=tuple(kinds[1:]))
 
 
-def _find_set_up_of_only_step(
+def _find_set_up_in_only_step(
     marks: StepMarks,
     calls: Sequence[Call],
-    launched_activities: Sequence[Launched],
-    range_name: str,
-) -> SetUpTime | None:
+    launched_activities: Sequence[CallIndexAndActivity],
+    range_name: RangeName,
+) -> SetUpSpans | None:
     """Return what a program does once in its only step.
 
     None where there are more, or the profiler marks it.
@@ -200,7 +215,7 @@ def _find_set_up_of_only_step(
     return find_later_set_up(calls, launched_activities)
 
 
-def _say_captures_without_replays(captures: Captures, calls: Sequence[Call]) -> list[str]:
+def _say_captures_without_replays(captures: Captures, calls: Sequence[Call]) -> list[Sentence]:
     """Say which graphs were captured, where none is replayed: those that are show the steps, too."""
     if any(call.launches_graph for call in calls):
         return []
@@ -208,8 +223,8 @@ def _say_captures_without_replays(captures: Captures, calls: Sequence[Call]) -> 
 
 
 def _list_activities_of_turn(
-    turn: Turn, calls: Sequence[Call], launched_activities: Sequence[Launched]
-) -> list[Launched]:
+    turn: Turn, calls: Sequence[Call], launched_activities: Sequence[CallIndexAndActivity]
+) -> list[CallIndexAndActivity]:
     """Return what was launched in a turn."""
     inside = []
     for index, activity in launched_activities:
@@ -219,7 +234,7 @@ def _list_activities_of_turn(
 
 
 def _trim_turns_to_first_launch(
-    turns: Sequence[Turn], calls: Sequence[Call], launching: Iterable[int]
+    turns: Sequence[Turn], calls: Sequence[Call], launching: Iterable[CallIndex]
 ) -> list[Turn]:
     """Return turns without what precedes the first launch; `launching`: which calls launch anything.
 
@@ -243,7 +258,7 @@ def _make_steps_of_each_kind(
     kinds = [complete]
     if marks.named:
         kinds = group_steps_by_work(complete)
-    warm_up = find_warm_up(kinds)
+    warm_up = find_warm_up_steps(kinds)
     if warm_up:
         kinds = [own for own in kinds if own not in warm_up]
         notes = [*notes, *_say_warm_up(warm_up, len(complete))]
@@ -257,7 +272,7 @@ def _make_steps_of_each_kind(
     return found
 
 
-def _say_idle_in_graphs_of(step: Step) -> Iterator[str]:
+def _say_idle_in_graphs_of(step: Step) -> Iterator[Sentence]:
     """Say how long the GPU was idle inside of the graphs of a step, where that is much."""
     works = [work.activity for work in step.works]
     callers = []
@@ -282,7 +297,7 @@ def _drop_driver_calls_inside_runtime_calls(calls: Sequence[Call]) -> list[Call]
 
 def _list_launched_activities(
     activities: Sequence[Activity], calls: Sequence[Call]
-) -> list[Launched]:
+) -> list[CallIndexAndActivity]:
     """Return (index of the call, activity) of every activity whose call was recorded, in that order.
 
     Raises:
@@ -300,8 +315,8 @@ def _list_launched_activities(
 
 
 def _say_work_without_launch(
-    activities: Sequence[Activity], launched_activities: Sequence[Launched]
-) -> Iterator[str]:
+    activities: Sequence[Activity], launched_activities: Sequence[CallIndexAndActivity]
+) -> Iterator[Sentence]:
     """Say so where much of what the GPU did has no launch: a cut recording, dynamic parallelism."""
     begin = min((a.start for _, a in launched_activities), default=0)
     inside = sum(a.duration for a in activities if a.start >= begin)
@@ -340,7 +355,7 @@ class StepMarks:
     named: bool = False  # whether ranges that the program names are the steps
 
 
-def _make_turns_between_begins(begins: Sequence[int]) -> list[Turn]:
+def _make_turns_between_begins(begins: Sequence[Nanoseconds]) -> list[Turn]:
     """Return turns from each begin to the next one; the last begin is where the last turn ends."""
     return [Turn(begin, end) for begin, end in pairwise(begins)]
 
@@ -348,8 +363,8 @@ def _make_turns_between_begins(begins: Sequence[int]) -> list[Turn]:
 def _find_step_boundaries(
     process: Process,
     calls: Sequence[Call],
-    launched_activities: Sequence[Launched],
-    range_name: str,
+    launched_activities: Sequence[CallIndexAndActivity],
+    range_name: RangeName,
 ) -> StepMarks:
     """Return what tells steps apart: a named range, the profiler's marks, ranges, or a period."""
     if range_name:
@@ -361,7 +376,7 @@ def _find_step_boundaries(
     if spans:
         ends = [*(s.start for s in spans), max(s.end for s in spans)]
         return StepMarks(PROFILER_STEP, _make_turns_between_begins(ends))
-    marked = _keep_between_profiler_calls(calls, launched_activities)
+    marked = _keep_between_profiler_start_and_stop(calls, launched_activities)
     found = find_period(calls, marked)
     if found:
         begins = found.begins
@@ -391,7 +406,7 @@ def _make_marks_of_passes(passes: Passes) -> StepMarks:
     return StepMarks(how, turns, named=True)
 
 
-def _make_turns_of_spans(spans: Sequence[HostSpan], end: int) -> list[Turn]:
+def _make_turns_of_spans(spans: Sequence[HostSpan], end: Nanoseconds) -> list[Turn]:
     """Return turns from the begin of each span to that of the next; the last one ends at `end`."""
     ends = [*(span.start for span in spans[1:]), end]
     return [
@@ -399,7 +414,7 @@ def _make_turns_of_spans(spans: Sequence[HostSpan], end: int) -> list[Turn]:
     ]
 
 
-def _find_named_steps(spans: Sequence[HostSpan], range_name: str) -> StepMarks:
+def _find_named_steps(spans: Sequence[HostSpan], range_name: RangeName) -> StepMarks:
     """Return steps of the ranges whose name is so, or matches; what is of their family ends them too.
 
     Raises:
@@ -430,7 +445,7 @@ def _find_named_steps(spans: Sequence[HostSpan], range_name: str) -> StepMarks:
     return StepMarks(f"range {range_name}", turns, named=True)
 
 
-def _select_ranges_by_name(ranges: Sequence[HostSpan], range_name: str) -> list[HostSpan]:
+def _select_ranges_by_name(ranges: Sequence[HostSpan], range_name: RangeName) -> list[HostSpan]:
     """Return ranges whose name is so, or else matches; a ProfkitError where there is none."""
     wanted = []
     for s in ranges:
@@ -453,9 +468,9 @@ def _select_ranges_by_name(ranges: Sequence[HostSpan], range_name: str) -> list[
     raise ProfkitError(f"--range {range_name}: not in the timeline", hint)
 
 
-def _keep_between_profiler_calls(
-    calls: Sequence[Call], launched_activities: Sequence[Launched]
-) -> Sequence[Launched]:
+def _keep_between_profiler_start_and_stop(
+    calls: Sequence[Call], launched_activities: Sequence[CallIndexAndActivity]
+) -> Sequence[CallIndexAndActivity]:
     """Return what was launched between cudaProfilerStart and Stop, where the program calls them."""
     low = next((i for i, c in enumerate(calls) if "ProfilerStart" in c.name), len(calls))
     stops = (i for i, c in enumerate(calls) if i > low and "ProfilerStop" in c.name)
@@ -464,7 +479,7 @@ def _keep_between_profiler_calls(
 
 
 def _mark_recording_until_gpu_is_done(
-    calls: Sequence[Call], launched_activities: Sequence[Launched]
+    calls: Sequence[Call], launched_activities: Sequence[CallIndexAndActivity]
 ) -> StepMarks:
     """Return one step from the first launch to the end of the work, without the end of the program."""
     begin, end = (
@@ -481,7 +496,8 @@ def _mark_recording_until_gpu_is_done(
         names = Counter(call.name for call in after)
         most = ", ".join(f"{name} ({count:,}x)" for name, count in names.most_common(2))
         notes.append(
-            f"the end of the program is left out of the step: {format_figures(took / 1e6)} ms after the "
+            f"the end of the program is left out of the step: {format_three_figures(took / 1e6)} ms "
+            "after the "
             f"GPU's last work, in {most}"
         )
     return StepMarks(WHOLE, [Turn(begin, end)], notes)
@@ -491,7 +507,7 @@ def _make_steps_with_origins(
     process: Process,
     calls: Sequence[Call],
     turns: Sequence[Turn],
-    launched_activities: Sequence[Launched],
+    launched_activities: Sequence[CallIndexAndActivity],
     captures: Captures,
 ) -> list[Step]:
     """Return the steps of a process; who made each call is needed no longer than they are made.
@@ -512,9 +528,9 @@ def _make_steps_with_origins(
 def _make_steps_of_turns(
     turns: Sequence[Turn],
     calls: Sequence[Call],
-    launched_activities: Sequence[Launched],
-    made: dict[Call, CallOrigin],
-    captured: dict[Activity, CallOrigin],
+    launched_activities: Sequence[CallIndexAndActivity],
+    origin_by_call: dict[Call, CallOrigin],
+    origin_by_graph_activity: dict[Activity, CallOrigin],
     places: Sequence[SourcePlace],
 ) -> list[Step]:
     """Return calls and activities of each turn that launches anything, of those that were asked for."""
@@ -533,14 +549,14 @@ def _make_steps_of_turns(
             steps.append(None)
             continue
         own = calls[low:high]
-        makers = [made.get(call, NOBODY) for call in own]
-        works = _make_works(pairs, low, makers, captured, places)
+        makers = [origin_by_call.get(call, NOBODY) for call in own]
+        works = _make_works(pairs, low, makers, origin_by_graph_activity, places)
         steps.append(_make_step(turn, own, makers, works, busiest))
     return _set_step_periods(turns, steps)
 
 
 def _make_works(
-    pairs: Sequence[Launched],
+    pairs: Sequence[CallIndexAndActivity],
     first_call: int,
     makers: Sequence[CallOrigin],
     captured: Mapping[Activity, CallOrigin],
@@ -565,10 +581,10 @@ def _make_step(
     calls: Sequence[Call],
     makers: Sequence[CallOrigin],
     works: Sequence[StepWork],
-    busiest: int,
+    busiest_stream: int,
 ) -> Step:
     """Return the step of a turn, as long as its work on the GPU, or on the host if that is longer."""
-    on_busiest = [w.activity.start for w in works if w.activity.stream == busiest]
+    on_busiest = [w.activity.start for w in works if w.activity.stream == busiest_stream]
     first = min(on_busiest or [w.activity.start for w in works])
     last = max(w.activity.end for w in works)
     on_host = turn.end - turn.begin - _sum_wait_ns_before_step(calls, turn.begin, first)
@@ -606,22 +622,22 @@ def _set_step_periods(turns: Sequence[Turn], steps: list[Step | None]) -> list[S
 
 def _find_origins_of_captured_activities(
     calls: Sequence[Call],
-    launched_activities: Sequence[Launched],
-    made: Mapping[Call, CallOrigin],
+    launched_activities: Sequence[CallIndexAndActivity],
+    origin_by_call: Mapping[Call, CallOrigin],
     captures: Captures,
 ) -> dict[Activity, CallOrigin]:
     """Return the makers of what graphs run, where a capture in the recording tells them."""
     found: dict[Activity, CallOrigin] = {}
     if captures.spans:
-        from profkit.program.steps.captured import find_graph_replays
+        from profkit.program.steps.captured import find_one_stream_graph_replays
 
-        for replay in find_graph_replays(calls, launched_activities, captures):
+        for replay in find_one_stream_graph_replays(calls, launched_activities, captures):
             makers_of_captures = []
             for own in replay.captured:
-                makers_of_captures.append([made[call] for call in own])
+                makers_of_captures.append([origin_by_call[call] for call in own])
             found.update(zip(replay.ran, merge_call_origins(makers_of_captures), strict=False))
     makers = {}
-    for call, maker in made.items():
+    for call, maker in origin_by_call.items():
         if call.correlation:
             makers[call.correlation] = maker
     for _, activity in launched_activities:
@@ -632,21 +648,26 @@ def _find_origins_of_captured_activities(
     return found
 
 
-def _sum_wait_ns_before_step(calls: Sequence[Call], begin: int, first: int) -> int:
+def _sum_wait_ns_before_step(
+    calls: Sequence[Call], earliest_ns: Nanoseconds, first_work_ns: Nanoseconds
+) -> Nanoseconds:
     """Return nanoseconds that the host waits for work of earlier steps, before the step's own begins."""
     waited = 0
     for call in calls:
         if call.waits:
-            waited += max(0, min(call.end, first) - max(call.start, begin))
+            waited += max(0, min(call.end, first_work_ns) - max(call.start, earliest_ns))
     return waited
 
 
 def _drop_incomplete_steps(
-    steps: Sequence[Step], turns: Sequence[Turn], calls: Sequence[Call], lost: frozenset[int]
-) -> tuple[list[Step], list[str]]:
+    steps: Sequence[Step],
+    turns: Sequence[Turn],
+    calls: Sequence[Call],
+    lost_launches: frozenset[CallIndex],
+) -> tuple[list[Step], list[Sentence]]:
     """Return steps whose kernels are there as far as of any other, and a sentence on the others."""
     starts = []
-    for index in sorted(lost):
+    for index in sorted(lost_launches):
         starts.append(calls[index].start)
     empty = 0
     whole = {step.begin for step in steps}
@@ -671,8 +692,8 @@ def _drop_incomplete_steps(
 
 
 def _drop_steps_slowed_by_recording(
-    steps: list[Step], disturbed: Sequence[tuple[int, int]]
-) -> tuple[list[Step], list[str]]:
+    steps: list[Step], disturbed: Sequence[BeginAndEndNs]
+) -> tuple[list[Step], list[Sentence]]:
     """Return steps whose host was not slowed by recording operators, and a sentence on the others.
 
     A step's time ends when the next one begins on the GPU: one before a slowed step is none, either.
@@ -693,17 +714,17 @@ def _drop_steps_slowed_by_recording(
     took = sum(end - begin for begin, end in disturbed)
     said = (
         f"{len(steps) - len(kept)} of {len(steps)} steps are left out: torch's operators were "
-        f"recorded in them, which slowed the host for {format_figures(took / 1e6)} ms"
+        f"recorded in them, which slowed the host for {format_three_figures(took / 1e6)} ms"
     )
     return kept, [said]
 
 
-def _has_overlapping_host_time(step: Step, spans: Sequence[tuple[int, int]]) -> bool:
+def _has_overlapping_host_time(step: Step, spans: Sequence[BeginAndEndNs]) -> bool:
     """Return whether any of some spans of time has a part of a step's time on the host."""
     return any(begin < step.end and step.begin < end for begin, end in spans)
 
 
-def _share_of_launches_present(step: Step, starts_of_lost_launches: Sequence[int]) -> float:
+def _share_of_launches_present(step: Step, starts_of_lost_launches: Sequence[Nanoseconds]) -> Share:
     """Return the share of a step's launches whose work is there; starts are in order."""
     missing = bisect_left(starts_of_lost_launches, step.end) - bisect_left(
         starts_of_lost_launches, step.begin
@@ -713,7 +734,7 @@ def _share_of_launches_present(step: Step, starts_of_lost_launches: Sequence[int
 
 
 def _find_stream_that_computes_most(
-    launched_activities: Sequence[Launched], least_share: float
+    launched_activities: Sequence[CallIndexAndActivity], least_share: Share
 ) -> int:
     """Return the stream that computes most: copies on others may run steps ahead of it.
 
@@ -731,7 +752,7 @@ def _find_stream_that_computes_most(
 
 
 def _make_step_work(
-    activity: Activity, call: int, origin: CallOrigin, places: Sequence[SourcePlace]
+    activity: Activity, call: CallIndex, origin: CallOrigin, places: Sequence[SourcePlace]
 ) -> StepWork:
     if activity.origin >= 0:  # of a graph's kernel: where it was captured, not where it is replayed
         origin = replace_place_of_origin(origin, places[activity.origin])
@@ -742,7 +763,7 @@ def _make_step_work(
         else:
             kind = "copy"
     elif activity.kind == "kernel":
-        kind = classify_launch(name, origin.op)
+        kind = classify_by_name_then_operator(name, origin.op)
     elif activity.kind == GRAPH:
         kind = GRAPH
     if name != activity.name:
@@ -771,7 +792,7 @@ def group_steps_by_work(steps: Sequence[Step]) -> list[list[Step]]:
     return sorted(divided, key=lambda own: -sum(step.period for step in own))
 
 
-def find_warm_up(kinds: Sequence[list[Step]]) -> list[list[Step]]:
+def find_warm_up_steps(kinds: Sequence[list[Step]]) -> list[list[Step]]:
     """Return kinds of step that only warm up: before all others they do what those do, and more besides.
 
     A first pass that is compiled or tuned runs candidates and then the pass itself, as fast as later
@@ -807,26 +828,27 @@ def _is_longer_step(step: Step, usual: Step) -> bool:
     return time <= MORE_WORK * sum(work.activity.duration for work in usual.works)
 
 
-def _say_warm_up(warm_up: Sequence[Sequence[Step]], count: int) -> Iterator[str]:
+def _say_warm_up(warm_up: Sequence[Sequence[Step]], step_count: int) -> Iterator[Sentence]:
     """Say which steps were left out because they warm up."""
     steps = [step for own in warm_up for step in own]
     took = sum(step.period for step in steps) / 1e6
     yield (
-        f"{len(steps)} of {count} steps were treated as warm-up ({format_figures(took)} ms): they come "
+        f"{len(steps)} of {step_count} steps were treated as warm-up ({format_three_figures(took)} "
+        "ms): they come "
         "first, "
         "and run the kernels of the later ones and others in addition (compiling, tuning)"
     )
 
 
-def _find_name_pattern(own: Sequence[Step], every: Sequence[Step]) -> str:
+def _find_name_pattern(steps_to_match: Sequence[Step], all_steps: Sequence[Step]) -> TextOrEmpty:
     """Return a pattern for the names of some steps that matches no other's.
 
     Empty where there is none.
     """
-    names = {step.name for step in own}
-    chosen = {step.begin for step in own}
+    names = {step.name for step in steps_to_match}
+    chosen = {step.begin for step in steps_to_match}
     others = set()
-    for step in every:
+    for step in all_steps:
         if step.begin not in chosen:
             others.add(step.name)
     if names & others:
@@ -843,7 +865,7 @@ def _find_name_pattern(own: Sequence[Step], every: Sequence[Step]) -> str:
     return f"{prefix}*"
 
 
-def _compute_kernel_shares(step: Step) -> dict[str, float]:
+def _compute_kernel_shares(step: Step) -> dict[KernelName, Share]:
     """Return of the GPU's time in a step, each kernel's share."""
     times: Counter[str] = Counter()
     for work in step.works:
@@ -866,7 +888,7 @@ def _split_steps_by_time(steps: Sequence[Step]) -> list[list[Step]]:
     return [sorted(own, key=lambda s: s.begin) for own in divided]
 
 
-def _choose_typical_step(how: str, steps: list[Step], notes: list[str]) -> Steps:
+def _choose_typical_step(how_found: str, steps: list[Step], notes: list[str]) -> Steps:
     """Return steps of one kind with the one nearest to the median, and a note on unlike ones."""
     timed = steps[:-1] or steps
     periods = [step.period for step in timed]
@@ -877,7 +899,10 @@ def _choose_typical_step(how: str, steps: list[Step], notes: list[str]) -> Steps
             odd += 1
     if odd:
         takes = "takes" if odd == 1 else "take"
-        low, high = format_figures(min(periods) / 1e6), format_figures(max(periods) / 1e6)
+        low, high = (
+            format_three_figures(min(periods) / 1e6),
+            format_three_figures(max(periods) / 1e6),
+        )
         note = (
             f"{odd} of {len(timed)} steps {takes} a different time: {low} to {high} ms; the answer "
             "is for the typical one"
@@ -885,7 +910,7 @@ def _choose_typical_step(how: str, steps: list[Step], notes: list[str]) -> Steps
         notes = [*notes, note]
     chosen = min(range(len(timed)), key=lambda i: (abs(periods[i] - middle), -i))
     usual = _set_typical_pauses(steps, chosen)
-    return Steps(how, [*steps[:chosen], usual, *steps[chosen + 1 :]], chosen, tuple(notes))
+    return Steps(how_found, [*steps[:chosen], usual, *steps[chosen + 1 :]], chosen, tuple(notes))
 
 
 def _set_typical_pauses(steps: Sequence[Step], chosen: int) -> Step:
@@ -944,7 +969,7 @@ def group_works_by_kernel(works: Sequence[StepWork]) -> list[KernelGroup]:
 
 
 def _make_kernel_group(
-    works: Sequence[StepWork], name: str, time: int, work_indices: Sequence[int]
+    works: Sequence[StepWork], name: str, time: Nanoseconds, work_indices: Sequence[WorkIndex]
 ) -> KernelGroup:
     """Return the launches of one kernel with one shape; `work_indices`: theirs among a step's works."""
     members = [works[i] for i in work_indices]
@@ -976,7 +1001,7 @@ def _make_kernel_group(
     )
 
 
-def _get_most_common_word(words: Iterable[str]) -> str:
+def _get_most_common_word(words: Iterable[str]) -> TextOrEmpty:
     counted = Counter(word for word in words if word)
     if counted:
         return counted.most_common(1)[0][0]

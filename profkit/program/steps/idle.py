@@ -10,11 +10,24 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from profkit.program.steps.attribution import CallOrigin, describe_source
 from profkit.program.steps.cut import Step, StepWork
 from profkit.program.steps.lost import find_graph_captures, find_unrecorded_launches
 from profkit.program.timeline import Call
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        CallIndex,
+        CauseName,
+        ClauseOrEmpty,
+        IndexOrMinusOne,
+        Nanoseconds,
+        NanosecondsOrZero,
+        TextOrEmpty,
+    )
+
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
 AT_ONCE = 1.5  # times the quickest launch of the step: 5.9 to 7.5 us are a quarter of traces'
@@ -23,8 +36,8 @@ FULL = 20_000  # nanoseconds: a step whose quickest launch takes longer has a fu
 # Nanoseconds, and of the step, from which on the host's own time after a wait is no part of it.
 PAUSE, PAUSE_SHARE = 500_000, 0.05
 DEVICE_LEAST = 0.02  # of the computing of all GPUs: one that does less is no part of the step
-Interval = tuple[int, int]
-Spent = tuple[int, int, str, str]  # from, to, cause, where
+BeginEndNs = tuple[int, int]
+SpentForCause = tuple[int, int, str, str]  # from, to, cause, where
 CAPTURING = "while a graph is captured"
 IN_GRAPH = "between kernels of one launch of a graph"
 LOST = "kernels that are not in the recording"
@@ -58,17 +71,12 @@ def split_period_by_idle_cause(step: Step) -> PeriodSplit:
         (w for w in step.works if w.kind not in {"copy", "collective"}), whole
     )
     gaps = _subtract_intervals(whole, computing)
-    spent: list[Spent] = []
+    spent: list[SpentForCause] = []
     for cause in ("collective", "copy"):
         works = [w for w in step.works if w.kind == cause]
         running = _merge_busy_intervals(works, whole)
-        largest = max(works, key=lambda w: w.activity.duration, default=None)
-        where = ""
-        if largest:
-            where, place = largest.activity.name, describe_launch_place(largest)
-            if place != where:
-                where = f"{where} at {place}"
-        left: list[Interval] = []
+        where = _name_largest_work(works)
+        left: list[BeginEndNs] = []
         for gap in gaps:
             rest = _subtract_intervals(gap, running)
             spent += [(*part, cause, where) for part in _subtract_intervals(gap, rest)]
@@ -81,7 +89,18 @@ def split_period_by_idle_cause(step: Step) -> PeriodSplit:
     )
 
 
-def sum_busy_by_device(step: Step) -> dict[int, int]:
+def _name_largest_work(works: Sequence[StepWork]) -> ClauseOrEmpty:
+    """Return what takes longest and where it comes from; "" for none."""
+    largest = max(works, key=lambda work: work.activity.duration, default=None)
+    if largest is None:
+        return ""
+    name, place = largest.activity.name, describe_launch_place(largest)
+    if place == name:
+        return name
+    return f"{name} at {place}"
+
+
+def sum_busy_by_device(step: Step) -> dict[int, Nanoseconds]:
     """Return nanoseconds of the step in which each GPU computes, of those that do enough for a word."""
     works: dict[int, list[StepWork]] = {}
     for work in step.works:
@@ -101,7 +120,7 @@ def sum_busy_by_device(step: Step) -> dict[int, int]:
     return busy
 
 
-def _sum_idle_by_cause(spent: Sequence[Spent]) -> tuple[Idle, ...]:
+def _sum_idle_by_cause(spent: Sequence[SpentForCause]) -> tuple[Idle, ...]:
     places: dict[str, Counter[str]] = {cause: Counter() for cause in CAUSES}
     for low, high, cause, where in spent:
         places[cause][where] += high - low
@@ -120,7 +139,7 @@ class _GapNeighbours:
     call: Call | None
 
 
-def _explain_gaps(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
+def _explain_gaps(step: Step, gaps: Iterable[BeginEndNs]) -> Iterator[SpentForCause]:
     """Give each gap to what the host did while the GPU had nothing."""
     host = _HostOfStep(step)
     for low, high in gaps:
@@ -140,7 +159,9 @@ class _HostOfStep:
         self.lost = list_launches_without_recorded_work(step)
         self.captures = [i for i, call in enumerate(step.calls) if call.capture_phase]
 
-    def split_gap_by_cause(self, begin_ns: int, end_ns: int) -> Iterator[Spent]:
+    def split_gap_by_cause(
+        self, begin_ns: Nanoseconds, end_ns: Nanoseconds
+    ) -> Iterator[SpentForCause]:
         """Yield the parts of a gap, each with its cause and where that is."""
         around = self._find_neighbours_of_gap(end_ns)
         unseen = self._name_unrecorded_work(around)
@@ -175,7 +196,7 @@ class _HostOfStep:
             cause, where = self._explain_idle_from(around, begin_ns, wait)
             yield begin_ns, until, cause, where
 
-    def _find_neighbours_of_gap(self, end: int) -> _GapNeighbours:
+    def _find_neighbours_of_gap(self, end: Nanoseconds) -> _GapNeighbours:
         following = bisect_left(self.starts, end)
         before = -1
         if following:
@@ -185,7 +206,7 @@ class _HostOfStep:
         work = self.works[following]
         return _GapNeighbours(before, work.call, work, self.step.calls[work.call])
 
-    def _name_unrecorded_work(self, around: _GapNeighbours) -> str:
+    def _name_unrecorded_work(self, around: _GapNeighbours) -> TextOrEmpty:
         """Return what the GPU may have done in a gap though no work is recorded in it.
 
         Empty for nothing.
@@ -199,7 +220,7 @@ class _HostOfStep:
             return CAPTURING
         return ""
 
-    def _find_call_that_held_host(self, low: int, end: int) -> int:
+    def _find_call_that_held_host(self, low: Nanoseconds, end: Nanoseconds) -> IndexOrMinusOne:
         """Return the call that held the host: it returned inside of a gap or just before it.
 
         -1 for none.
@@ -209,7 +230,9 @@ class _HostOfStep:
             return self.waits[at]
         return -1
 
-    def _explain_idle_from(self, around: _GapNeighbours, low: int, wait: int) -> tuple[str, str]:
+    def _explain_idle_from(
+        self, around: _GapNeighbours, low: Nanoseconds, wait: IndexOrMinusOne
+    ) -> tuple[CauseName, str]:
         """Return why the GPU had nothing from `low` on, and where that is.
 
         `wait`: of the host, or -1.
@@ -227,7 +250,7 @@ class _HostOfStep:
         return "host-launch", describe_launch_place(work)
 
 
-def _is_host_busy_after(step: Step, wait: int, until: int) -> bool:
+def _is_host_busy_after(step: Step, wait: CallIndex, until: Nanoseconds) -> bool:
     """Return whether the host does something long of its own after a wait, before it calls again."""
     calls = step.calls
     if wait + 1 < len(calls):
@@ -238,7 +261,7 @@ def _is_host_busy_after(step: Step, wait: int, until: int) -> bool:
     return pause > max(PAUSE, PAUSE_SHARE * step.period)
 
 
-def _find_end_of_host_delay(call: Call, work: StepWork, at_once: float) -> int:
+def _find_end_of_host_delay(call: Call, work: StepWork, at_once: NanosecondsOrZero) -> Nanoseconds:
     """Return from when on the host is not why a work begins so late; its own beginning if always.
 
     A launch has returned long before: something that was not recorded runs, or is waited for. Or it is
@@ -259,14 +282,14 @@ def _has_index_between(indices: Sequence[int], before: int, after: int) -> bool:
     return bisect_left(indices, after) > bisect_right(indices, before)
 
 
-def list_launches_without_recorded_work(step: Step) -> list[int]:
+def list_launches_without_recorded_work(step: Step) -> list[CallIndex]:
     """Return indices of the launches of which nothing that they ran was recorded, in order."""
     launching = {work.call for work in step.works}
     captures = find_graph_captures(step.calls)
     return sorted(find_unrecorded_launches(step.calls, launching, captures))
 
 
-def _find_shortest_delay(step: Step) -> float:
+def _find_shortest_delay(step: Step) -> NanosecondsOrZero:
     """Return nanoseconds from a launch's beginning within which its work begins on an idle stream.
 
     Such work began as soon as its launch could bring it, though that began while the work before ran:
@@ -293,11 +316,11 @@ def describe_launch_place(work: StepWork) -> str:
     )
 
 
-def describe_time_before_launch(place: str) -> str:
+def describe_time_before_launch(launch_place: str) -> str:
     """Say that something is before the launch of a place."""
-    if place.startswith("in "):
-        return f"before a launch {place}"
-    return f"before {place}"
+    if launch_place.startswith("in "):
+        return f"before a launch {launch_place}"
+    return f"before {launch_place}"
 
 
 def clean_operator_name(name: str) -> str:
@@ -305,12 +328,12 @@ def clean_operator_name(name: str) -> str:
     return name.removeprefix("autograd::engine::evaluate_function: ")
 
 
-def describe_caller(origin: CallOrigin) -> str:
+def describe_caller(origin: CallOrigin) -> ClauseOrEmpty:
     """Say where a call was made: a line, or a range that the program names; empty if unknown."""
     return describe_source(origin) or origin.range
 
 
-def describe_call_origin(step: Step, call: int) -> str:
+def describe_call_origin(step: Step, call: CallIndex) -> str:
     """Return where a call comes from."""
     maker = step.makers[call]
     name, place = maker.op or clean_operator_name(maker.top), describe_caller(maker)
@@ -321,9 +344,9 @@ def describe_call_origin(step: Step, call: int) -> str:
     return f"{place} ({name})"
 
 
-def _merge_busy_intervals(works: Iterable[StepWork], span: Interval) -> list[Interval]:
+def _merge_busy_intervals(works: Iterable[StepWork], span: BeginEndNs) -> list[BeginEndNs]:
     """Return when any of some works runs, inside of a span."""
-    out: list[Interval] = []
+    out: list[BeginEndNs] = []
     for start, end in sorted((w.activity.start, w.activity.end) for w in works):
         first, last = max(start, span[0]), min(end, span[1])
         if first >= last:
@@ -335,7 +358,9 @@ def _merge_busy_intervals(works: Iterable[StepWork], span: Interval) -> list[Int
     return out
 
 
-def _subtract_intervals(span: Interval, taken_intervals: Sequence[Interval]) -> list[Interval]:
+def _subtract_intervals(
+    span: BeginEndNs, taken_intervals: Sequence[BeginEndNs]
+) -> list[BeginEndNs]:
     """Return what is left of a span."""
     out, at = [], span[0]
     for low, high in taken_intervals[

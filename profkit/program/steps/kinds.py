@@ -9,6 +9,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from profkit.units import KernelName, OperatorName, TextOrEmpty
+
 
 # First match wins: a kind, and words as patterns. Of _HEADS only what comes before a name's template
 # arguments counts.
@@ -154,7 +159,7 @@ _BY_OPERATOR = {
 }
 
 
-def classify_launch(name: str, op: str) -> str:
+def classify_by_name_then_operator(name: KernelName, op: OperatorName) -> str:
     """Return what a kernel does: by its name where a known library's, else by the operator that made it.
 
     Args:
@@ -171,7 +176,7 @@ def classify_launch(name: str, op: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def _classify_operator(op: str) -> str:
+def _classify_operator(op: str) -> TextOrEmpty:
     """Return what an operator does with its tensors; empty where it is not known."""
     known = _BY_OPERATOR.get(op)
     if known or op.startswith(("aten::", "autograd::")):
@@ -183,7 +188,7 @@ def _classify_operator(op: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def classify_kernel(name: str) -> str:
+def classify_kernel(name: KernelName) -> str:
     """Return what a kernel does, by its name: a word of _NAMES, collective, convert, other, unknown."""
     words = split_kernel_name(name)
     if compiled := _INDUCTOR.match(name):
@@ -205,7 +210,7 @@ def classify_kernel(name: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def split_kernel_name(name: str) -> tuple[str, ...]:
+def split_kernel_name(name: KernelName) -> tuple[str, ...]:
     """Return the words of a kernel's name before its arguments: my_RowSum<4>(int) is my, row and sum."""
     head = _RETURNS.sub("", name).replace("(anonymous namespace)", "")
     head = re.split(r"[<(]", head, maxsplit=1)[0]
@@ -236,7 +241,7 @@ def _has_phrase(words: tuple[str, ...], phrases: tuple[str, ...]) -> bool:
     return False
 
 
-def _find_subject_of_words(words: tuple[str, ...]) -> str:
+def _find_subject_of_words(words: tuple[str, ...]) -> TextOrEmpty:
     """Return what words say that something is about; empty where they say nothing."""
     named = frozenset(words)
     around = not _AROUND_ATTENTION.isdisjoint(named)
@@ -254,7 +259,7 @@ def _find_subject_of_words(words: tuple[str, ...]) -> str:
     return ""
 
 
-def _classify_elementwise(name: str) -> str:
+def _classify_elementwise(name: KernelName) -> str:
     """A copy of a tensor into another type or order is a conversion, not arithmetic."""
     if re.search(r"direct_copy|copy_kernel", name):
         return "convert"
@@ -269,7 +274,7 @@ def _classify_elementwise(name: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def find_product_precision(name: str) -> str:
+def find_product_precision(name: KernelName) -> str:
     """Return the precision of a gemm or conv: fp32 (off the tensor cores), tf32, fp64, half, unknown."""
     if not is_library_kernel(name):
         return "unknown"
@@ -284,19 +289,19 @@ def find_product_precision(name: str) -> str:
     return "unknown"
 
 
-def is_inductor_kernel(name: str) -> bool:
+def is_inductor_kernel(name: KernelName) -> bool:
     """Return whether Inductor wrote a kernel: what it could fuse is fused."""
     return _INDUCTOR.match(name) is not None
 
 
 @lru_cache(maxsize=65536)
-def is_library_kernel(name: str) -> bool:
+def is_library_kernel(name: KernelName) -> bool:
     """Return whether a known library names its kernels so: then the name tells what it does."""
     head = name.removeprefix("void ").replace("(anonymous namespace)::", "")
     head = re.split(r"[<(]", head, maxsplit=1)[0]
     return is_inductor_kernel(name) or _LIBRARY.search(head) is not None
 
 
-def is_memory_bound_product(name: str) -> bool:
+def is_memory_bound_product(name: KernelName) -> bool:
     """Return whether it is a matrix times a vector, or sums partial products: bound by memory."""
     return _VECTOR.search(name) is not None

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profkit.program.timeline import Activity, Call
-from profkit.reports.figures import format_figures
+from profkit.reports.figures import format_three_figures
 
 if TYPE_CHECKING:
-    from profkit.units import Nanoseconds
+    from profkit.units import CallIndex, Nanoseconds, Sentence
 
 
 LEAST = 0.02  # of launches or of the GPU's work: what less is missing is not worth a word
@@ -51,8 +51,8 @@ def find_graph_captures(calls: Sequence[Call]) -> Captures:
 
 
 def find_unrecorded_launches(
-    calls: Sequence[Call], launching: Collection[int], captures: Captures
-) -> frozenset[int]:
+    calls: Sequence[Call], launching: Collection[CallIndex], captures: Captures
+) -> frozenset[CallIndex]:
     """Return indices of launches of which nothing that they ran is in the recording.
 
     Args:
@@ -69,17 +69,20 @@ def find_unrecorded_launches(
     return frozenset(lost)
 
 
-def note_lost_launches(lost: Collection[int], launching: int) -> Iterator[str]:
+def note_lost_launches(
+    lost_launches: Collection[CallIndex], launching_call_count: int
+) -> Iterator[Sentence]:
     """Say so where launches have no kernel."""
-    whole = len(lost) + launching
-    if len(lost) > LEAST * whole:
+    whole = len(lost_launches) + launching_call_count
+    if len(lost_launches) > LEAST * whole:
         yield (
-            f"{len(lost):,} of {whole:,} launches have no kernel in the recording: their records "
+            f"{len(lost_launches):,} of {whole:,} launches have no kernel in the recording: their "
+            "records "
             "were lost, and what those kernels took is not known"
         )
 
 
-def note_captures(captures: Captures) -> Iterator[str]:
+def note_captures(captures: Captures) -> Iterator[Sentence]:
     """Say so where graphs are captured: that is no step."""
     if captures.spans:
         count = len(captures.spans)
@@ -88,7 +91,7 @@ def note_captures(captures: Captures) -> Iterator[str]:
         else:
             graphs = f"{count:,} graphs are"
         yield (
-            f"{graphs} captured in the recording ({format_figures(captures.time / 1e6)} ms of the "
+            f"{graphs} captured in the recording ({format_three_figures(captures.time / 1e6)} ms of the "
             "host): what "
             "is launched there is no step; record the replays for what a step takes"
         )
@@ -120,11 +123,14 @@ def name_graph_node_option(is_amd: bool) -> str:
     return "nsys profile --cuda-graph-trace=node"
 
 
-def note_idle_in_graphs(idle_ns: int, period_ns: int, is_amd: bool = False) -> Iterator[str]:
+def note_idle_in_graphs(
+    idle_ns: Nanoseconds, period_ns: Nanoseconds, is_amd: bool = False
+) -> Iterator[Sentence]:
     """Say so where kernels of graphs seem to be missing."""
     if idle_ns > IDLE_IN_GRAPH * period_ns:
         yield (
-            f"for {format_figures(idle_ns / 1e6)} of {format_figures(period_ns / 1e6)} ms of the step "
+            f"for {format_three_figures(idle_ns / 1e6)} of {format_three_figures(period_ns / 1e6)} ms "
+            "of the step "
             "nothing is recorded "
             "between kernels of one launch of a graph: kernels of it are missing, or wait for something "
             f"that was not recorded; {name_graph_node_option(is_amd)} records each"

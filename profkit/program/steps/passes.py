@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from profkit.program.timeline import Activity, Call, HostSpan
 
 if TYPE_CHECKING:
-    from profkit.units import Nanoseconds
+    from profkit.units import BeginAndEndNs, CallIndex, Nanoseconds
 
 
 NEARLY_ALL = 0.8  # of the GPU's work that passes must hold together
@@ -49,18 +49,18 @@ class HostWork:
     sums: Sequence[int]  # nanoseconds of the GPU's work up to each, from 0
     waits: Sequence[int]  # when each wait, and each copy from or to the host, begins
 
-    def sum_launched_gpu_time(self, begin: int, end: int) -> Nanoseconds:
+    def sum_launched_gpu_time(self, begin: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
         """Return nanoseconds of the GPU's work that is launched in a span of time."""
         low = bisect_left(self.launches, begin)
         return self.sums[bisect_right(self.launches, end)] - self.sums[low]
 
-    def has_wait_or_copy(self, begin: int, end: int) -> bool:
+    def has_wait_or_copy(self, begin: Nanoseconds, end: Nanoseconds) -> bool:
         """Return whether the host waits for the GPU, or copies from or to it, in a span of time."""
         return bisect_right(self.waits, end) > bisect_left(self.waits, begin)
 
 
 def make_host_work(
-    calls: Sequence[Call], launched_activities: Sequence[tuple[int, Activity]]
+    calls: Sequence[Call], launched_activities: Sequence[tuple[CallIndex, Activity]]
 ) -> HostWork:
     """Return what the host does, from calls and what each launched, in order of launch."""
     launches = [calls[index].start for index, _ in launched_activities]
@@ -73,7 +73,7 @@ def make_host_work(
 
 
 def find_passes(
-    spans: Sequence[HostSpan], host: HostWork, turns: Sequence[tuple[int, int]]
+    spans: Sequence[HostSpan], host: HostWork, turns: Sequence[BeginAndEndNs]
 ) -> Passes | None:
     """Return the passes that ranges mark; None where none do.
 
@@ -120,7 +120,7 @@ def keep_outermost_ranges(ranges: Sequence[HostSpan]) -> list[HostSpan]:
     return out
 
 
-def _sum_launched_gpu_time(host: HostWork, spans: Sequence[HostSpan]) -> int:
+def _sum_launched_gpu_time(host: HostWork, spans: Sequence[HostSpan]) -> Nanoseconds:
     return sum(host.sum_launched_gpu_time(span.start, span.end) for span in spans)
 
 
@@ -155,7 +155,7 @@ def _find_steps_inside(
     return []
 
 
-def _do_most_turns_wait(turns: Sequence[tuple[int, int]], host: HostWork) -> bool:
+def _do_most_turns_wait(turns: Sequence[BeginAndEndNs], host: HostWork) -> bool:
     """Return whether nearly all of some spans of time have a wait or a copy of the host."""
     waiting = sum(host.has_wait_or_copy(begin, end) for begin, end in turns)
     return waiting >= WAITING * len(turns)
@@ -165,7 +165,7 @@ def _choose_passes(
     outermost: Sequence[HostSpan],
     main: Sequence[HostSpan],
     host: HostWork,
-    turns: Sequence[tuple[int, int]],
+    turns: Sequence[BeginAndEndNs],
 ) -> Passes | None:
     """Return passes by what begins each; None where what repeats inside of them are the steps."""
     inside = _keep_turns_inside(turns, main)
@@ -188,8 +188,8 @@ def _choose_passes(
 
 
 def _keep_turns_inside(
-    turns: Sequence[tuple[int, int]], spans: Sequence[HostSpan]
-) -> list[tuple[int, int]]:
+    turns: Sequence[BeginAndEndNs], spans: Sequence[HostSpan]
+) -> list[BeginAndEndNs]:
     """Return turns that lie inside of one of some spans that follow one another."""
     starts = [span.start for span in spans]
     inside = []

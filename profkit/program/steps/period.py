@@ -19,9 +19,17 @@ from profkit.program.timeline import GRAPH, Activity, Call
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from profkit.units import Nanoseconds, Share
+    from profkit.units import (
+        CallIndex,
+        Clause,
+        LaunchPosition,
+        Nanoseconds,
+        NanosecondsOfModel,
+        Share,
+        TurnLength,
+    )
 
-Launched = tuple[int, Activity]  # the index of a call, and what it launched
+CallIndexAndActivity = tuple[int, Activity]  # the index of a call, and what it launched
 FirstLengthCount = tuple[int, int, int]  # of turns: where the first begins, their length, how many
 ALIKE = 0.9  # of a turn's launches that must be the ones of the turn before
 NEAR_BEST = 0.98  # layers repeat inside of a step, but not as well as steps do
@@ -63,12 +71,14 @@ class Turns(NamedTuple):
     length: int  # launches of most turns
 
     @property
-    def end(self) -> int:
+    def end(self) -> LaunchPosition:
         """Return the launch behind the last turn, which is as long as most."""
         return self.heads[-1] + self.length
 
 
-def find_period(calls: Sequence[Call], launched_activities: Sequence[Launched]) -> Period | None:
+def find_period(
+    calls: Sequence[Call], launched_activities: Sequence[CallIndexAndActivity]
+) -> Period | None:
     """Find steps by the period of the launch sequence; None where there is none."""
     by_call = _group_activities_by_call(launched_activities)
     tokens: list[Hashable] = []
@@ -79,7 +89,7 @@ def find_period(calls: Sequence[Call], launched_activities: Sequence[Launched]) 
     turns = _find_turns_of_launches(calls, by_call, tokens)
     if turns is None:
         return _find_marked_period(calls, by_call, tokens)
-    offset = _find_step_offset(calls, callers, turns)
+    offset = _find_step_offset_in_turn(calls, callers, turns)
     heads = _shift_turn_starts(tokens, turns, offset)
     if offset == 0 and turns.end < len(callers):
         heads.append(turns.end)
@@ -97,14 +107,16 @@ def find_period(calls: Sequence[Call], launched_activities: Sequence[Launched]) 
     return Period(_describe_turns(turns), begins, warm_up, notes)
 
 
-def _describe_turns(turns: Turns) -> str:
+def _describe_turns(turns: Turns) -> Clause:
     """Name turns by their length and count, as a sentence's end."""
     if turns.length == 1:
         return f"one launch that repeats {len(turns.heads)} times"
     return f"{turns.length:,} launches that repeat {len(turns.heads)} times"
 
 
-def _note_waits_between_replays(calls: Sequence[Call], begins: Sequence[int]) -> Iterator[str]:
+def _note_waits_between_replays(
+    calls: Sequence[Call], begins: Sequence[Nanoseconds]
+) -> Iterator[str]:
     """Say that the host waits between some replays of a graph, and not between others.
 
     Behind every fifth one, say: nobody knows whether these are one step or five.
@@ -150,41 +162,44 @@ def _find_turns_of_all_launches(
     return _drop_insignificant_turns(by_call, _make_even_turns(*repeats))
 
 
-def _find_turns_from(tokens: Sequence[Hashable], begin: int) -> Turns | None:
+def _find_turns_from(tokens: Sequence[Hashable], first_launch: LaunchPosition) -> Turns | None:
     """Find the turns in which all launches repeat from one on."""
-    repeats = find_longest_repetition(tokens[begin:])
+    repeats = find_longest_repetition(tokens[first_launch:])
     if repeats is None:
         return None
     first, length, count = repeats
-    alike = _measure_turn_similarity(tokens, begin + first, length, count)
-    return _make_even_turns(*_shorten_turns(tokens, begin + first, length, count, alike))
+    alike = _measure_turn_similarity(tokens, first_launch + first, length, count)
+    return _make_even_turns(*_shorten_turns(tokens, first_launch + first, length, count, alike))
 
 
 def _choose_turns(
-    by_call: Sequence[CallLaunches], tokens: Sequence[Hashable], of_all: Turns, of_graphs: Turns
+    by_call: Sequence[CallLaunches],
+    tokens: Sequence[Hashable],
+    turns_of_all_launches: Turns,
+    turns_of_graph_replays: Turns,
 ) -> Turns:
     """Choose between turns of all launches and turns in which graphs are replayed.
 
     Where a graph is replayed several times in a step, its replays alone do not tell where that ends:
     an update comes behind each fourth, say. A value that is logged at each tenth step is no such end.
     """
-    own = _sum_gpu_time_of_turns(by_call, of_all)
-    work = _sum_gpu_time_of_turns(by_call, of_graphs)
-    irregular = _list_irregular_launches(tokens, of_graphs)
+    own = _sum_gpu_time_of_turns(by_call, turns_of_all_launches)
+    work = _sum_gpu_time_of_turns(by_call, turns_of_graph_replays)
+    irregular = _list_irregular_launches(tokens, turns_of_graph_replays)
     taken = sum(_sum_gpu_time(by_call[number].launched) for number in irregular)
-    count = of_graphs.end - of_graphs.heads[0]
+    count = turns_of_graph_replays.end - turns_of_graph_replays.heads[0]
     if taken > COMES_AND_GOES * work or len(irregular) > (1 - ALIKE) * count:
         is_of_graphs = 2 * own < work
-    elif of_graphs.length < of_all.length:
+    elif turns_of_graph_replays.length < turns_of_all_launches.length:
         is_of_graphs = work >= ALIKE * own
     else:
         is_of_graphs = work > own
     if is_of_graphs:
-        return of_graphs
-    return of_all
+        return turns_of_graph_replays
+    return turns_of_all_launches
 
 
-def _list_irregular_launches(tokens: Sequence[Hashable], turns: Turns) -> list[int]:
+def _list_irregular_launches(tokens: Sequence[Hashable], turns: Turns) -> list[LaunchPosition]:
     """List what is launched in some turns, and in others not."""
     seen: Counter[Hashable] = Counter()
     for head, end in pairwise([*turns.heads, turns.end]):
@@ -219,7 +234,9 @@ def _find_marked_period(
     return None
 
 
-def _list_equally_frequent_launches(tokens: Sequence[Hashable]) -> Iterator[list[list[int]]]:
+def _list_equally_frequent_launches(
+    tokens: Sequence[Hashable],
+) -> Iterator[list[list[LaunchPosition]]]:
     """Yield the places of launches that come equally often and always in one order, by turn.
 
     Those of the fewest turns come first: a loop's turns lie in those of steps.
@@ -242,8 +259,8 @@ def _list_equally_frequent_launches(tokens: Sequence[Hashable]) -> Iterator[list
 
 
 def _list_launches_once_per_turn(
-    head: Sequence[int], others: Sequence[list[int]]
-) -> list[list[int]]:
+    head: Sequence[LaunchPosition], others: Sequence[list[int]]
+) -> list[list[LaunchPosition]]:
     """Return launches that come once in each turn, if some launch begins turns; that one too."""
     found = []
     for own in others:
@@ -255,7 +272,7 @@ def _list_launches_once_per_turn(
     return found
 
 
-def _has_similar_turn_lengths(heads: Sequence[int]) -> bool:
+def _has_similar_turn_lengths(heads: Sequence[LaunchPosition]) -> bool:
     """Return whether turns have about as many launches each; the first may be tuned or compiled."""
     lengths = [after - before for before, after in pairwise(heads[1:])]
     return min(lengths) >= ALIKE * max(lengths)
@@ -266,19 +283,19 @@ def _find_longest_pause(
 ) -> int:
     """Return which launch of a turn usually comes after the host's longest pause."""
 
-    def measure_pause(at: int) -> float:
+    def measure_pause(place_in_turn: int) -> NanosecondsOfModel:
         pauses = []
         for turn in marks[1:]:
-            number = by_call[turn[at]].number
+            number = by_call[turn[place_in_turn]].number
             pauses.append(calls[number].start - calls[number - 1].end)
         return median(pauses)
 
     return max(range(len(marks[0])), key=lambda at: (measure_pause(at), -at))
 
 
-def _make_even_turns(first: int, length: int, count: int) -> Turns:
+def _make_even_turns(first_launch: LaunchPosition, length: TurnLength, turn_count: int) -> Turns:
     """Return turns that are all as long as each other."""
-    return Turns(range(first, first + length * count, length), length)
+    return Turns(range(first_launch, first_launch + length * turn_count, length), length)
 
 
 def _find_turns_of_graph_replays(
@@ -341,54 +358,60 @@ def _find_repeats_after_start(
 
 
 def _shorten_turns(
-    tokens: Sequence[Hashable], first: int, length: int, count: int, alike: float = ALIKE
+    tokens: Sequence[Hashable],
+    first_launch: LaunchPosition,
+    length: TurnLength,
+    turn_count: int,
+    least_share_alike: Share = ALIKE,
 ) -> FirstLengthCount:
     """Return turns of a part of the length, where so much of those is alike too.
 
     Where much of what is looked at is no turn, two turns at once may seem to repeat as well as one.
     """
-    end = first + length * count
+    end = first_launch + length * turn_count
     for part in range(1, length // 2 + 1):
-        if length % part == 0 and _is_repeating(tokens[first:end], part, alike):
-            return first, part, length * count // part
-    return first, length, count
+        if length % part == 0 and _is_repeating(tokens[first_launch:end], part, least_share_alike):
+            return first_launch, part, length * turn_count // part
+    return first_launch, length, turn_count
 
 
-def _is_repeating(tokens: Sequence[Hashable], length: int, alike: float) -> bool:
+def _is_repeating(tokens: Sequence[Hashable], length: TurnLength, least_share_alike: Share) -> bool:
     """Return whether so much of each turn of so many launches is like the one before it."""
     for first in range(length, len(tokens), length):
-        if _count_equal_launches(tokens, first, length) < alike * length:
+        if _count_equal_launches(tokens, first, length) < least_share_alike * length:
             return False
     return True
 
 
-def _count_equal_launches(tokens: Sequence[Hashable], first: int, length: int) -> int:
-    """Count the launches of the turn from `first` on that are as in the turn before it."""
-    here = tokens[first : first + length]
-    before = tokens[first - length : first]
+def _count_equal_launches(
+    tokens: Sequence[Hashable], first_launch: LaunchPosition, length: TurnLength
+) -> int:
+    """Count the launches of the turn from `first_launch` on that are as in the turn before it."""
+    here = tokens[first_launch : first_launch + length]
+    before = tokens[first_launch - length : first_launch]
     return sum(map(eq, here, before))
 
 
 def _measure_turn_similarity(
-    tokens: Sequence[Hashable], first: int, length: int, count: int
+    tokens: Sequence[Hashable], first_launch: LaunchPosition, length: TurnLength, turn_count: int
 ) -> Share:
     """Count which share of a turn is as in the turn before it, at least."""
     least = 1.0
-    for begin in range(first + length, first + length * count, length):
+    for begin in range(first_launch + length, first_launch + length * turn_count, length):
         least = min(least, _count_equal_launches(tokens, begin, length) / length)
     return least
 
 
 def _extend_turns_backwards(
-    tokens: Sequence[Hashable], first: int, length: int, count: int
+    tokens: Sequence[Hashable], first_launch: LaunchPosition, length: TurnLength, turn_count: int
 ) -> FirstLengthCount:
     """Return where equal turns begin, if those before the first one are looked at too."""
-    while first >= length:
-        if _count_equal_launches(tokens, first, length) < ALIKE * length:
+    while first_launch >= length:
+        if _count_equal_launches(tokens, first_launch, length) < ALIKE * length:
             break
-        first -= length
-        count += 1
-    return first, length, count
+        first_launch -= length
+        turn_count += 1
+    return first_launch, length, turn_count
 
 
 def _drop_insignificant_turns(by_call: Sequence[CallLaunches], turns: Turns | None) -> Turns | None:
@@ -433,7 +456,9 @@ def _runs_kernels(launched: Iterable[Activity]) -> bool:
     return any(activity.kind in {"kernel", GRAPH} for activity in launched)
 
 
-def _group_activities_by_call(launched_activities: Sequence[Launched]) -> list[CallLaunches]:
+def _group_activities_by_call(
+    launched_activities: Sequence[CallIndexAndActivity],
+) -> list[CallLaunches]:
     """Return each launching call's index with all that it launched."""
     out: list[CallLaunches] = []
     for index, activity in launched_activities:
@@ -452,7 +477,9 @@ def _make_launch_token(call: Call, activities: Sequence[Activity]) -> Hashable:
     return call.name, frozenset(activity.name for activity in activities)
 
 
-def find_end_of_work(calls: Sequence[Call], launched_activities: Sequence[Launched]) -> int:
+def find_end_of_work(
+    calls: Sequence[Call], launched_activities: Sequence[CallIndexAndActivity]
+) -> Nanoseconds:
     """Return when the GPU is done with all that was launched and the host knows it."""
     done = max(activity.end for _, activity in launched_activities)
     last = max(calls[index].end for index, _ in launched_activities)
@@ -463,7 +490,9 @@ def find_end_of_work(calls: Sequence[Call], launched_activities: Sequence[Launch
     return max([done, last, *waited])
 
 
-def _find_step_offset(calls: Sequence[Call], callers: Sequence[int], turns: Turns) -> int:
+def _find_step_offset_in_turn(
+    calls: Sequence[Call], callers: Sequence[CallIndex], turns: Turns
+) -> int:
     """Find where in a turn a step begins: after the host's longest pause."""
     usual = []
     for head, after in pairwise([*turns.heads, turns.end]):
@@ -471,7 +500,7 @@ def _find_step_offset(calls: Sequence[Call], callers: Sequence[int], turns: Turn
             usual.append(head)
     usual = usual[:-1]  # the last one may go on as the program's end does
 
-    def measure_pause(offset: int) -> float:
+    def measure_pause(offset: int) -> NanosecondsOfModel:
         gaps = []
         for head in usual:
             index = callers[head + offset]
@@ -483,7 +512,9 @@ def _find_step_offset(calls: Sequence[Call], callers: Sequence[int], turns: Turn
     return max(range(turns.length), key=lambda offset: (measure_pause(offset), -offset))
 
 
-def _shift_turn_starts(tokens: Sequence[Hashable], turns: Turns, offset: int) -> list[int]:
+def _shift_turn_starts(
+    tokens: Sequence[Hashable], turns: Turns, offset: int
+) -> list[LaunchPosition]:
     """Return the launches that are so far behind the heads, where a step begins.
 
     In a turn of another length it is the one like those of the others that is nearest to there.
@@ -524,7 +555,7 @@ def find_longest_repetition(sequence: Sequence[Hashable]) -> FirstLengthCount | 
     return None
 
 
-def _list_candidate_turn_lengths(codes: NDArray[Any]) -> list[int]:
+def _list_candidate_turn_lengths(codes: NDArray[Any]) -> list[TurnLength]:
     """Return lags at which the sequence is most like itself, by correlating random projections."""
     import numpy as np
 
@@ -545,7 +576,9 @@ def _list_candidate_turn_lengths(codes: NDArray[Any]) -> list[int]:
     return sorted({int(n) for n in (*good, *top)})
 
 
-def _find_equal_turns_at_end(codes: NDArray[Any], length: int) -> tuple[int, int] | None:
+def _find_equal_turns_at_end(
+    codes: NDArray[Any], length: TurnLength
+) -> tuple[LaunchPosition, int] | None:
     """Return the longest run of turns at the end that are alike: its beginning and count."""
     end = len(codes)
     best: tuple[int, int] | None = None

@@ -6,9 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from profkit.program.timeline import SourcePlace
+
+if TYPE_CHECKING:
+    from profkit.units import FileAndLine, ModulePath, Nanoseconds
+
 
 _SITE = re.compile(r"^.*/(?:site|dist)-packages/")
 # Packages through whose frames everything goes: their lines say nothing of a program.
@@ -28,7 +32,7 @@ class PlaceOfWorks(NamedTuple):
     others: int  # lines besides this one
 
 
-def find_main_place(works: Iterable[tuple[SourcePlace | None, int]]) -> PlaceOfWorks | None:
+def find_main_place(works: Iterable[tuple[SourcePlace | None, Nanoseconds]]) -> PlaceOfWorks | None:
     """Find the line that most of some works' time comes from; None where no line is known.
 
     Args:
@@ -69,7 +73,9 @@ class LineRun(NamedTuple):
     works: int  # how many
 
 
-def list_line_runs(parts: Iterable[tuple[SourcePlace | None, int, int]]) -> Iterator[LineRun]:
+def list_line_runs(
+    parts: Iterable[tuple[SourcePlace | None, Nanoseconds, Nanoseconds]],
+) -> Iterator[LineRun]:
     """Yield runs of works of one place, none of which begins before the one before it ends.
 
     Args:
@@ -89,7 +95,7 @@ def list_line_runs(parts: Iterable[tuple[SourcePlace | None, int, int]]) -> Iter
         yield run
 
 
-def merge_module_paths(paths: Sequence[str]) -> str:
+def merge_module_paths(paths: Sequence[ModulePath]) -> ModulePath:
     """Join paths of modules into one with a * for what differs: transformer.h.*.attn."""
     distinct = list(dict.fromkeys(paths))
     parts = [path.split(".") for path in distinct]
@@ -104,7 +110,7 @@ def merge_module_paths(paths: Sequence[str]) -> str:
 
 
 @lru_cache(1 << 14)
-def replace_layer_numbers(path: str) -> str:
+def replace_layer_numbers(path: ModulePath) -> ModulePath:
     """Join the layers of a model into one: transformer.h.3.attn is transformer.h.*.attn."""
     names = path.split(".")
     for at, name in enumerate(names):
@@ -146,14 +152,14 @@ class _HasModule(Protocol):
     def kind(self) -> str: ...
 
 
-def name_module(of: _HasModule) -> str:
+def name_module(module_place: _HasModule) -> str:
     """Name a module by its path; the outermost one, which has none, by its class: (GPT)."""
-    if of.module or not of.kind:
-        return of.module
-    return f"({of.kind})"
+    if module_place.module or not module_place.kind:
+        return module_place.module
+    return f"({module_place.kind})"
 
 
-def shorten_line_path(line: str) -> str:
+def shorten_line_path(line: FileAndLine) -> FileAndLine:
     """Shorten a line's file to its name; one of an installed package to its path in there."""
     installed = _SITE.sub("", line)
     if installed != line:

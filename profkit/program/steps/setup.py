@@ -14,10 +14,10 @@ from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
 from profkit.program.timeline import Activity, Call, HostSpan, Process
-from profkit.reports.figures import format_figures
+from profkit.reports.figures import format_three_figures
 
 if TYPE_CHECKING:
-    from profkit.units import Nanoseconds
+    from profkit.units import BeginAndEndNs, CallIndex, Nanoseconds, Sentence
 
 
 Row = TypeVar("Row", Activity, Call, HostSpan)
@@ -34,7 +34,7 @@ LEAST = 0.02  # of the recording: what takes less is left in
 
 
 @dataclass(frozen=True)
-class SetUpTime:
+class SetUpSpans:
     """When the host sets up and the GPU has nothing to do."""
 
     spans: Sequence[tuple[int, int]]  # begin and end, in order
@@ -51,7 +51,7 @@ class SetUpTime:
         begins = [begin for begin, _ in self.spans]
         gone = list(accumulate((end - begin for begin, end in self.spans), initial=0))
 
-        def move_time(time: int) -> int:
+        def move_time(time: Nanoseconds) -> Nanoseconds:
             at = bisect_right(begins, time)
             inside = 0
             if at:
@@ -65,22 +65,23 @@ class SetUpTime:
             spans=[_shift_times(row, move_time) for row in process.spans],
         )
 
-    def note_left_out_time(self) -> Iterator[str]:
+    def note_left_out_time(self) -> Iterator[Sentence]:
         """Say what was left out."""
         yield (
-            f"start-up is left out of the step: {format_figures(self.time / 1e6)} ms in which the host "
+            f"start-up is left out of the step: {format_three_figures(self.time / 1e6)} ms in which "
+            "the host "
             "loads "
             f"code or makes a context ({self.calls:,} calls, the longest {self.name})"
         )
 
 
-def _shift_times(row: Row, moved: Callable[[int], int]) -> Row:
+def _shift_times(row: Row, moved: Callable[[Nanoseconds], Nanoseconds]) -> Row:
     return replace(row, start=moved(row.start), end=moved(row.end))
 
 
 def find_later_set_up(
-    calls: Sequence[Call], launched_activities: Sequence[tuple[int, Activity]]
-) -> SetUpTime | None:
+    calls: Sequence[Call], launched_activities: Sequence[tuple[CallIndex, Activity]]
+) -> SetUpSpans | None:
     """Return where the host sets up between the first and the last launch; None where that is little."""
     first, last = calls[launched_activities[0][0]].start, calls[launched_activities[-1][0]].end
     found = []
@@ -97,10 +98,10 @@ def find_later_set_up(
     if time <= LEAST * (last - first):
         return None
     longest = max(found, key=lambda call: call.end - call.start)
-    return SetUpTime(idle, len(found), longest.name)
+    return SetUpSpans(idle, len(found), longest.name)
 
 
-def _list_loading_calls(calls: Sequence[Call]) -> Iterator[tuple[Call, int]]:
+def _list_loading_calls(calls: Sequence[Call]) -> Iterator[tuple[Call, Nanoseconds]]:
     """Yield calls that load code or make a context, each with when it begins to: at its start."""
     for call in calls:
         if _SETS_UP.match(call.name):
@@ -108,8 +109,8 @@ def _list_loading_calls(calls: Sequence[Call]) -> Iterator[tuple[Call, int]]:
 
 
 def _iterate_slow_first_calls(
-    calls: Sequence[Call], launched_activities: Sequence[tuple[int, Activity]]
-) -> Iterator[tuple[Call, int]]:
+    calls: Sequence[Call], launched_activities: Sequence[tuple[CallIndex, Activity]]
+) -> Iterator[tuple[Call, Nanoseconds]]:
     """First launches and calls that take far longer than a launch, each with where a usual one ends."""
     usual = median(calls[index].end - calls[index].start for index, _ in launched_activities)
     least = max(COLD * usual, COLD_LEAST)
@@ -119,7 +120,7 @@ def _iterate_slow_first_calls(
 
 
 def _list_first_launches(
-    calls: Sequence[Call], launched_activities: Sequence[tuple[int, Activity]]
+    calls: Sequence[Call], launched_activities: Sequence[tuple[CallIndex, Activity]]
 ) -> Iterator[Call]:
     """Yield the first launch of each kernel, which may load its code."""
     seen: set[str] = set()
@@ -139,8 +140,8 @@ def _list_first_calls(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def _find_spans_without_gpu_work(
-    spans: Sequence[tuple[int, int]], launched_activities: Sequence[tuple[int, Activity]]
-) -> list[tuple[int, int]]:
+    spans: Sequence[BeginAndEndNs], launched_activities: Sequence[tuple[CallIndex, Activity]]
+) -> list[BeginAndEndNs]:
     """Return the parts of some spans in which the GPU does nothing, merged and in order."""
     busy = sorted((activity.start, activity.end) for _, activity in launched_activities)
     out: list[tuple[int, int]] = []

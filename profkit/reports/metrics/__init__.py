@@ -7,12 +7,22 @@ of its family.
 from __future__ import annotations
 
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from profkit.reports.metrics.compute import INSTRUCTIONS, PEAKS, PIPES
-from profkit.reports.metrics.derive import OPCODES, Metric, Raw, count_instructions_by_opcode
+from profkit.reports.metrics.derive import (
+    OPCODES,
+    Metric,
+    RawMetricValues,
+    count_instructions_by_opcode,
+)
 from profkit.reports.metrics.launch import LAUNCH, OCCUPANCY
 from profkit.reports.metrics.memory import ACCESS, MEMORY
 from profkit.reports.metrics.warps import WARPS
+
+if TYPE_CHECKING:
+    from profkit.units import MetricName
+
 
 __all__ = ["OPCODES", "Metric"]
 
@@ -43,7 +53,7 @@ RAW_NAMES = frozenset(chain.from_iterable((*s.names, *s.optional) for s in _SOUR
 INSTANCED: tuple[str, ...] = (OPCODES,)
 
 
-def evaluate_metrics(raw: Raw) -> dict[str, float]:
+def evaluate_metrics(raw: RawMetricValues) -> dict[MetricName, float]:
     """Return short name -> SI value of one launch, NaN where it was not collected.
 
     `raw` has ncu's names and units, only of metrics that have a value; instances of the INSTANCED ones

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain, product
 from math import nan
+from typing import TYPE_CHECKING
 
 from profkit.reports.metrics.derive import (
     MetricFormula,
-    Raw,
+    RawMetricValues,
     make_formula_of_collected_metrics,
     parse_metrics,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import NcuMetricName
 
 
 def _write_pipe(name: str, meaning: str, *units: str) -> str:
@@ -34,9 +38,12 @@ def _write_largest_share_formula(units: Sequence[str], cycles: str) -> str:
     return shares
 
 
-def _map_operations_to_rate_metrics(kind: str) -> dict[str, str]:
+def _map_operations_to_rate_metrics(operand_letter: str) -> dict[str, NcuMetricName]:
     """Return operation -> the metric of its rate, on operands of a kind: f, d or h."""
-    return {operation: _PER_CYCLE.format(kind + operation) for operation in ("fma", "add", "mul")}
+    return {
+        operation: _PER_CYCLE.format(operand_letter + operation)
+        for operation in ("fma", "add", "mul")
+    }
 
 
 _TENSOR_9 = "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
@@ -201,17 +208,19 @@ _ENGINES = ["hmma", "hgmma", "utchmma", "imma", "igmma", "utcimma", "utcqmma", "
 TENSOR_TYPES = tuple(_TYPES)
 
 
-def _make_dense_peak(words: list[str]) -> MetricFormula:
+def _make_dense_peak(ncu_words: list[str]) -> MetricFormula:
     """Return dense operations per second: the largest peak that no sparsity doubles.
 
     Where ncu splits by sparsity (8.0 and later) the name without it has the sparse peak.
     """
     engines = ("", *(f"op_{engine}_" for engine in _ENGINES))
-    split = [f"{_OPS}{e}{w}_sparsity_off.sum.peak_sustained" for w, e in product(words, engines)]
-    plain = [f"{_OPS}{w}.sum.peak_sustained" for w in words]
-    narrow = f"{_OPS}{words[0]}_dst_fp16.sum"
+    split = [
+        f"{_OPS}{e}{w}_sparsity_off.sum.peak_sustained" for w, e in product(ncu_words, engines)
+    ]
+    plain = [f"{_OPS}{w}.sum.peak_sustained" for w in ncu_words]
+    narrow = f"{_OPS}{ncu_words[0]}_dst_fp16.sum"
 
-    def compute_peak(r: Raw) -> float:
+    def compute_peak(r: RawMetricValues) -> float:
         peaks = _select_collected(r, split) or _select_collected(r, plain)
         if r.get(narrow, 0.0) == 0:  # GeForce doubles its rate for fp16 sums, which did not run
             wide = [name for name in peaks if "dst_fp16" not in name]
@@ -220,19 +229,19 @@ def _make_dense_peak(words: list[str]) -> MetricFormula:
             return max(r[name] for name in peaks) * r[_SM_CLOCK]
         return nan
 
-    text = f"max dense {_OPS}*{words[0]}*.sum.peak_sustained * SM clock"
+    text = f"max dense {_OPS}*{ncu_words[0]}*.sum.peak_sustained * SM clock"
     return MetricFormula((_SM_CLOCK,), compute_peak, text, (*split, *plain, narrow))
 
 
-def _select_collected(raw: Raw, names: Iterable[str]) -> list[str]:
+def _select_collected(raw: RawMetricValues, names: Iterable[str]) -> list[str]:
     return [name for name in names if name in raw]
 
 
-def _list_counters(words: list[str]) -> list[str]:
+def _list_counters(ncu_words: list[str]) -> list[NcuMetricName]:
     """Return the counters: per operand type where ncu has it, else sparse and dense apart."""
     kinds = ("", "_sparsity_off", "_sparsity_on")
     counters = []
-    for kind, word in product(kinds, words):
+    for kind, word in product(kinds, ncu_words):
         counters.append(f"{_OPS}{word}{kind}.sum")
     return counters
 

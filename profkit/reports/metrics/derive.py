@@ -25,9 +25,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite, nan
+from typing import TYPE_CHECKING
 
-Raw = Mapping[str, float]
-Value = Callable[[Raw], float]
+if TYPE_CHECKING:
+    from profkit.units import FloatOrNan, NcuMetricName, TextOrEmpty
+
+
+RawMetricValues = Mapping[str, float]
+ComputeMetric = Callable[[RawMetricValues], float]
 Unit = str  # "s", "Hz", "share" (0-1), "byte", "byte/s", "op", "op/s", "count", "cycle", ...
 
 UNITS: dict[str, Unit] = {}  # of each metric of the catalogue, by its short name
@@ -49,7 +54,7 @@ class MetricFormula:
     """A formula of ncu's counters, and the counters that it needs."""
 
     names: tuple[str, ...]  # raw names it reads; all must be there, or the next source is tried
-    value: Value  # from the raw values to SI
+    value: ComputeMetric  # from the raw values to SI
     text: str  # how `profkit explain` shows it
     optional: tuple[str, ...] = ()  # raw names it reads when they are there
 
@@ -71,7 +76,7 @@ class Metric:
     sources: tuple[MetricFormula, ...]
     since: str = ""  # first ncu that counts it ("2024.1"); "" where every one since 2020 does
 
-    def compute_from(self, raw: Raw) -> float:
+    def compute_from(self, raw: RawMetricValues) -> FloatOrNan:
         """Return the metric's value for one launch; NaN when it was not collected."""
         for source in self.sources:
             if source.needs <= raw.keys():
@@ -120,7 +125,7 @@ def parse_catalogue_formula(text: str) -> MetricFormula:
     value = _compile_formula(ast.parse(formula, mode="eval").body, names_read)
     without = float(otherwise or nan)
 
-    def read_value_or_else(raw: Raw) -> float:
+    def read_value_or_else(raw: RawMetricValues) -> float:
         try:
             return value(raw)
         except ZeroDivisionError:
@@ -130,12 +135,12 @@ def parse_catalogue_formula(text: str) -> MetricFormula:
 
 
 def make_formula_of_collected_metrics(
-    choose: Callable[[Iterable[float]], float], names: Iterable[str], text: str
+    choose: Callable[[Iterable[float]], float], names: Iterable[NcuMetricName], text: str
 ) -> MetricFormula:
     """Return the source that is the sum or the largest of the raw metrics that are there."""
     reader_by_name = {name: _make_si_reader(name) for name in names}
 
-    def combine_values(raw: Raw) -> float:
+    def combine_values(raw: RawMetricValues) -> float:
         collected = []
         for name, read_in_si in reader_by_name.items():
             if name in raw:
@@ -148,7 +153,7 @@ def make_formula_of_collected_metrics(
 
 
 def _make_formula(
-    names: tuple[str, ...], value: Value, text: str, optional: tuple[str, ...] = ()
+    names: tuple[str, ...], value: ComputeMetric, text: str, optional: tuple[str, ...] = ()
 ) -> MetricFormula:
     """Return a source, with what is to say of raw names that are doubled in it."""
     read = set(map(_find_halved_unit, (*names, *optional)))
@@ -161,7 +166,7 @@ def _make_formula(
     return MetricFormula(names, value, text, optional)
 
 
-def count_instructions_by_opcode(raw: Raw) -> dict[str, float]:
+def count_instructions_by_opcode(raw: RawMetricValues) -> dict[str, float]:
     """Return the warp instructions of each SASS opcode up to its first dot, by the names of _opcode."""
     totals: dict[str, float] = defaultdict(float)
     for name, value in raw.items():
@@ -181,7 +186,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 
-def _compile_formula(node: ast.expr, names: dict[str, None]) -> Value:
+def _compile_formula(node: ast.expr, names: dict[str, None]) -> ComputeMetric:
     """Return the value of a formula; `names` gets the raw names in it."""
     match node:
         case ast.Constant(value=int() | float() as number):
@@ -219,7 +224,7 @@ def _join_dotted_name(node: ast.expr) -> str:
     raise ValueError(f"no name: {ast.unparse(node)}")
 
 
-def _make_si_reader(name: str) -> Value:
+def _make_si_reader(name: NcuMetricName) -> ComputeMetric:
     """Return how a raw metric is read in SI; doubled where ncu halves it."""
     factor = get_factor_to_si(name)
     halved_on = _HALVED.get(_find_halved_unit(name), ())
@@ -230,7 +235,7 @@ def _make_si_reader(name: str) -> Value:
     )
 
 
-def _find_halved_unit(name: str) -> str:
+def _find_halved_unit(name: NcuMetricName) -> TextOrEmpty:
     is_share = "pct_of_peak" in name
     for unit in _HALVED:
         if is_share and name.startswith(unit):
@@ -238,7 +243,7 @@ def _find_halved_unit(name: str) -> str:
     return ""
 
 
-def get_factor_to_si(name: str) -> float:
+def get_factor_to_si(name: NcuMetricName) -> float:
     """Return the factor from the unit that ncu stores for a raw name (it never changes) to SI."""
     if "pct_of_peak" in name or name.endswith(("_pct", ".pct")):
         return 0.01

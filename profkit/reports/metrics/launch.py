@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from math import ceil, floor, nan
+from typing import TYPE_CHECKING
 
-from profkit.reports.metrics.derive import MetricFormula, Raw, parse_metrics
+from profkit.reports.metrics.derive import MetricFormula, RawMetricValues, parse_metrics
+
+if TYPE_CHECKING:
+    from profkit.units import FloatOrNan
+
 
 _REGISTERS_PER_WARP_UNIT = 256  # registers are given to a warp in units of 256 since Kepler
 _SHARED_UNIT = 128  # bytes; shared memory is given to a block in units of 128 since Ampere
 
 
-def _compute_registers_to_give_up(r: Raw) -> float:
+def _compute_registers_to_give_up(r: RawMetricValues) -> FloatOrNan:
     """Return the registers per thread to give up for one more block per SM by registers."""
     limit = r["launch__occupancy_limit_registers"]
     block = r["launch__block_size"]
@@ -25,7 +30,7 @@ def _compute_registers_to_give_up(r: Raw) -> float:
     return nan
 
 
-def _compute_shared_to_give_up(r: Raw) -> float:
+def _compute_shared_to_give_up(r: RawMetricValues) -> FloatOrNan:
     """Return the bytes of shared memory per block to give up for one more block per SM by it."""
     limit = r["launch__occupancy_limit_shared_mem"]
     used = r["launch__shared_mem_per_block_allocated"]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import nan
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from profkit.reports.metrics.derive import Metric, MetricFormula, Raw, parse_metrics
+from profkit.reports.metrics.derive import Metric, MetricFormula, RawMetricValues, parse_metrics
+
+if TYPE_CHECKING:
+    from profkit.units import NcuMetricName, StallState
+
 
 # What warp states have in common: what the warp waits for, and what it would take to wait less.
 Family = Literal[
@@ -118,7 +122,7 @@ WARP_STATES = (
 WARP_STATE = {state.name: state for state in WARP_STATES}
 
 
-def list_states_of_families(*families: Family) -> tuple[str, ...]:
+def list_states_of_families(*families: Family) -> tuple[StallState, ...]:
     """Return the names of the states of these families."""
     return tuple(state.name for state in WARP_STATES if state.family in families)
 
@@ -142,8 +146,10 @@ _SAMPLED = tuple(SAMPLES)
 FEWEST = 100
 
 
-def _make_share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0) -> MetricFormula:
-    def compute_share(r: Raw) -> float:
+def _make_share(
+    name: NcuMetricName, all_of: tuple[NcuMetricName, ...], text: str, fewest: float = 0
+) -> MetricFormula:
+    def compute_share(r: RawMetricValues) -> float:
         whole = 0.0
         for part in all_of:
             whole += max(r.get(part, 0.0), 0.0)
@@ -154,7 +160,7 @@ def _make_share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0
     return MetricFormula((name,), compute_share, text, all_of)
 
 
-def _make_stall_metric(state: str, sampled: str, ratio: str) -> Metric:
+def _make_stall_metric(state: StallState, sampled: NcuMetricName, ratio: NcuMetricName) -> Metric:
     """Return the metric of a warp state, by ncu's ratio or else by its samples."""
     by_samples = f"{sampled} over all samples, of which {FEWEST} are needed"
     of_ratio = _make_share(ratio, _RATIOS, f"{ratio} over the sum of all states")

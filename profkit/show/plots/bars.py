@@ -37,6 +37,15 @@ from profkit.show.plots.base import (
 
 if TYPE_CHECKING:
     from profkit.show.plots.base import Launches
+    from profkit.units import (
+        MetricName,
+        MetricValues,
+        PipeName,
+        SentenceOrEmpty,
+        ShareOrNan,
+        StallState,
+        TypographicPoints,
+    )
 
 _MOST_STATES = 12  # named in a legend, three lines of it; the rest is one segment
 _MOST_ROWS = 40  # the longest-running kernels; a taller picture is not read
@@ -72,12 +81,12 @@ _END = _FIRST + _WIDE * len(LIMITS)
 _NEEDS = _END - 0.35 * _WIDE  # what one more block needs
 
 
-def format_percents(*values: float) -> str:
+def format_percents(*values: ShareOrNan) -> str:
     """Return shares as figures without a unit: "15 | 19", "?" where not collected."""
     return " | ".join("?" if isnan(v) else f"{100 * v:.0f}" for v in values)
 
 
-def choose_kernels_to_draw(runs: Launches) -> tuple[list[AlikeLaunches], str]:
+def choose_kernels_to_draw(runs: Launches) -> tuple[list[AlikeLaunches], SentenceOrEmpty]:
     """Return the kernels to draw in the frame's order, and what to say of those left out."""
     every = base.group_alike_launches(base.list_launch_rows(runs))
     longest = sorted(every, key=lambda g: base.get_launch_time(g.rows[0]), reverse=True)[
@@ -131,7 +140,7 @@ def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     return base.add_title_and_small_print(ax, "What the warps waited for", small_print, above)
 
 
-def _choose_states(rows: Sequence[Mapping[str, float]]) -> list[str]:
+def _choose_states(rows: Sequence[MetricValues]) -> list[StallState]:
     """Return the waiting states with a share worth naming, largest over all launches first."""
     largest: dict[str, float] = {}
     for state in STATES:
@@ -141,21 +150,21 @@ def _choose_states(rows: Sequence[Mapping[str, float]]) -> list[str]:
     return sorted(largest, key=lambda state: -largest[state])[:_MOST_STATES]
 
 
-def _draw_states(ax: Axes, y: int, row: Mapping[str, float], shown: Sequence[str]) -> None:
-    """Draw a launch's states in a row: issuing to the left of zero, then `shown`, then the rest."""
+def _draw_states(ax: Axes, y: int, row: MetricValues, states: Sequence[StallState]) -> None:
+    """Draw a launch's states in a row: issuing to the left of zero, then `states`, then the rest."""
     issuing = row["stall_selected"]
     draw_segment(ax, y, -issuing, issuing, (ISSUING, ""))
     left = 0.0
-    for state in shown:
+    for state in states:
         width = row.get(f"stall_{state}", 0.0)
         draw_segment(ax, y, left, width, STATE_LOOKS[state])
         left += width
     draw_segment(ax, y, left, max(1 - left - issuing, 0.0), _OTHER)
 
 
-def _add_states_legend(ax: Axes, shown: Sequence[str]) -> None:
+def _add_states_legend(ax: Axes, states: Sequence[StallState]) -> None:
     looks = {"issuing": (ISSUING, "")}
-    for state in shown:
+    for state in states:
         looks[state.replace("_", " ")] = STATE_LOOKS[state]
     looks["other"] = _OTHER
     handles = []
@@ -166,11 +175,13 @@ def _add_states_legend(ax: Axes, shown: Sequence[str]) -> None:
     base.add_legend(ax, handles, ncols=5, handlelength=1.3, columnspacing=1.4, **at)
 
 
-def draw_segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, str]) -> None:
-    """Draw a part of a bar, its share written in it where there is room; `look` is colour and hatch."""
+def draw_segment(
+    ax: Axes, y: int, left: float, width: float, colour_and_hatch: tuple[str, str]
+) -> None:
+    """Draw a part of a bar, its share written in it where there is room."""
     if width <= 0:
         return
-    colour, hatch = look
+    colour, hatch = colour_and_hatch
     ax.barh(
         y,
         width,
@@ -195,7 +206,7 @@ def choose_edge_colour(colour: str) -> str:
     return "white"
 
 
-def write_not_collected(ax: Axes, y: int, group: AlikeLaunches, metric: str) -> None:
+def write_not_collected(ax: Axes, y: int, group: AlikeLaunches, metric: MetricName) -> None:
     """Write in a kernel's line that its figures are not there, and what collects them."""
     text = f"not collected: ncu --section {CATALOGUE[metric].section}"
     if group.rows[0].get("status") == "failed":
@@ -228,7 +239,7 @@ def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
     return base.add_title_and_small_print(ax, title, below, 26, 14)
 
 
-def _choose_pipes(rows: Sequence[Mapping[str, float]], most: int) -> list[str]:
+def _choose_pipes(rows: Sequence[MetricValues], most_pipes: int) -> list[PipeName]:
     """Return the busiest pipes over all launches, at most so many, in the catalogue's order."""
     largest: dict[str, float] = {}
     for pipe in PIPES:
@@ -236,24 +247,24 @@ def _choose_pipes(rows: Sequence[Mapping[str, float]], most: int) -> list[str]:
         share = max((0.0, *shares))
         if share >= 0.005:
             largest[pipe] = share
-    busiest = sorted(largest, key=lambda pipe: -largest[pipe])[:most]
+    busiest = sorted(largest, key=lambda pipe: -largest[pipe])[:most_pipes]
     return [pipe for pipe in PIPES if pipe in busiest]
 
 
-def _draw_pipes(ax: Axes, line: int | None, row: Mapping[str, float], shown: Sequence[str]) -> None:
+def _draw_pipes(ax: Axes, line: int | None, row: MetricValues, pipes: Sequence[str]) -> None:
     """Draw the pipes of a launch side by side in a line; below one another where that is None."""
-    busiest = _find_busiest_pipe(row, shown)
-    for place, pipe in enumerate(shown):
+    busiest = _find_busiest_pipe(row, pipes)
+    for place, pipe in enumerate(pipes):
         at, room = (0, place), 0.9
         if line is not None:
             at, room = (place, line), 0.64
         draw_pipe_cell(ax, at, get_pipe_shares(row, pipe), pipe == busiest, room)
 
 
-def _find_busiest_pipe(row: Mapping[str, float], shown: Iterable[str]) -> str | None:
+def _find_busiest_pipe(row: MetricValues, pipes: Iterable[str]) -> PipeName | None:
     """Return the pipe that was busiest of elapsed cycles, issue slots apart; None if none is known."""
     busy = {}
-    for pipe in shown:
+    for pipe in pipes:
         elapsed, _ = get_pipe_shares(row, pipe)
         if pipe != "issue" and not isnan(elapsed):
             busy[pipe] = elapsed
@@ -270,10 +281,10 @@ def _write_column_heads(ax: Axes, columns: Sequence[str]) -> None:
         base.write_note(ax, name, (i, 1), (2, 6), _HEADS, fontsize=11, ha="left", va="bottom")
 
 
-def _write_pipes_legend(rows: Sequence[Mapping[str, float]], shown: Sequence[str]) -> str:
+def _write_pipes_legend(rows: Sequence[MetricValues], pipes: Sequence[str]) -> str:
     idle, unknown = [], []
     for pipe in PIPES:
-        if pipe in shown:
+        if pipe in pipes:
             continue
         if any(has_collected_pipe_share(row, pipe) for row in rows):
             idle.append(make_display_name(pipe))
@@ -288,23 +299,32 @@ def _write_pipes_legend(rows: Sequence[Mapping[str, float]], shown: Sequence[str
 
 
 def draw_pipe_cell(
-    ax: Axes, at: tuple[int, int], both: tuple[float, float], marked: bool, room: float
+    ax: Axes,
+    column_and_row: tuple[int, int],
+    elapsed_and_active_shares: tuple[ShareOrNan, ShareOrNan],
+    is_busiest: bool,
+    room_in_columns: float,
 ) -> None:
-    """Draw a pipe's elapsed and active share in its cell, `room` columns wide; ? where unknown."""
-    column, y = at
-    if all(map(isnan, both)):
+    """Draw a pipe's elapsed and active share in its cell; ? where unknown."""
+    column, y = column_and_row
+    if all(map(isnan, elapsed_and_active_shares)):
         ax.text(column + 0.02, y, "?", fontsize=9.5, color=FAINT, va="center")
         return
-    colour, light = _ORANGES if marked else _BLUES
-    elapsed, active = (0.0 if isnan(share) else min(share, 1.0) * room for share in both)
-    ax.barh(y, room, 0.62, column, color="#f3f3f3", edgecolor="none")
+    colour, light = _ORANGES if is_busiest else _BLUES
+    elapsed, active = (
+        0.0 if isnan(share) else min(share, 1.0) * room_in_columns
+        for share in elapsed_and_active_shares
+    )
+    ax.barh(y, room_in_columns, 0.62, column, color="#f3f3f3", edgecolor="none")
     ax.barh(y, active, 0.62, column, color=light, edgecolor="none")
     ax.barh(y, elapsed, 0.36, column, color=colour, edgecolor="none")
-    text = format_percents(*both)
+    text = format_percents(*elapsed_and_active_shares)
     if text == "0 | 0":
         text = "0"
     x, ink = column + max(elapsed, active) + 0.012, INK
-    if elapsed > 0.55 and room < 0.9:  # beside a long bar it would run into the next column
+    if (
+        elapsed > 0.55 and room_in_columns < 0.9
+    ):  # beside a long bar it would run into the next column
         x, ink = column + 0.02, "white"
     ax.text(x, y, text, fontsize=9.5, color=ink, va="center")
 
@@ -330,7 +350,7 @@ def occupancy(runs: Launches, ax: Axes | None = None) -> Axes:
     base.write_note(ax, "blocks per SM by", by, (0, 22), _HEADS, fontsize=10.5, color=FAINT)
     title = "Occupancy: achieved (solid), theoretical (light)"
     below = f"Registers are per thread, shared memory is per block. {small_print}"
-    return base.add_title_and_small_print(ax, title, below, above=40)
+    return base.add_title_and_small_print(ax, title, below, title_offset_points=40)
 
 
 def _draw_occupancy_row(ax: Axes, y: int, group: AlikeLaunches) -> None:
@@ -350,7 +370,7 @@ def _draw_occupancy_row(ax: Axes, y: int, group: AlikeLaunches) -> None:
     _write_block_limits(ax, y, row)
 
 
-def _write_block_limits(ax: Axes, y: int, row: Mapping[str, float]) -> None:
+def _write_block_limits(ax: Axes, y: int, row: MetricValues) -> None:
     """Write the blocks per SM by each limiter, who decides in bold, and what one more block needs."""
     blocks, deciding, needs = find_deciding_block_limits(row)
     for i, name in enumerate(LIMITS):
@@ -364,7 +384,7 @@ def _write_block_limits(ax: Axes, y: int, row: Mapping[str, float]) -> None:
     ax.text(_NEEDS, y, needs, fontsize=10, color=INK, va="center")
 
 
-def has_collected_pipe_share(row: Mapping[str, float], pipe: str) -> bool:
+def has_collected_pipe_share(row: MetricValues, pipe: PipeName) -> bool:
     return not all(map(isnan, get_pipe_shares(row, pipe)))
 
 
@@ -452,17 +472,19 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
         line, column = divmod(i, _PER_ROW)
         left, bottom = column * (_PANEL_WIDE + _PANEL_GAP), 1 - (line + 1) / lines
         inset = ax.inset_axes((left, bottom, _PANEL_WIDE, _HIGH / lines))
-        draw_panel(inset, panel, names, last=line == lines - 1)
+        draw_panel(inset, panel, names, is_in_last_line=line == lines - 1)
     shapes = sum(len(panel.leads) for panel in drawn)
     title = f"The fastest at {shapes} shapes"
     if grid.gpu:
         title += f" on {cut_middle_of_plain_text(grid.gpu)}"
-    base.add_title_and_small_print(ax, title, explain_heatmap(drawn), above=4, under=40)
+    base.add_title_and_small_print(
+        ax, title, explain_heatmap(drawn), title_offset_points=4, small_print_offset_points=40
+    )
     base.get_figure(ax).draw_without_rendering()
     return ax
 
 
-def draw_panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None:
+def draw_panel(ax: Axes, panel: Panel, names: Sequence[str], is_in_last_line: bool) -> None:
     """Draw the cells of a panel; the names of rows and columns beside it, of columns in the last."""
     ax.set_xlim(-0.5, len(panel.columns) - 0.5)
     ax.set_ylim(len(panel.rows) - 0.5, -0.5)
@@ -476,11 +498,11 @@ def draw_panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None
         side.set_visible(False)
     ax.set_title(cut_middle_of_plain_text(panel.title), loc="left", fontsize=11, color=INK, pad=4)
     ax.set_ylabel(cut_middle_of_plain_text(names[0]), fontsize=10, color=INK)
-    if last:
+    if is_in_last_line:
         ax.set_xlabel(cut_middle_of_plain_text(names[1]), fontsize=10, color=INK)
 
 
-def _choose_letter_size(panel: Panel) -> float:
+def _choose_letter_size(panel: Panel) -> TypographicPoints:
     """Return the size in points: as large as the longest word lets a cell's letters be, and legible."""
     longest = 0
     for lead in panel.leads.values():
@@ -489,7 +511,7 @@ def _choose_letter_size(panel: Panel) -> float:
     return min(max(72 * inches / (_LETTER * longest), _SMALLEST), _LARGEST)
 
 
-def _draw_heatmap_cell(ax: Axes, x: int, y: int, lead: Lead, size: float) -> None:
+def _draw_heatmap_cell(ax: Axes, x: int, y: int, lead: Lead, size: TypographicPoints) -> None:
     """Draw who is ahead at a shape: white on a dark shade, bold where it is behind."""
     shade = Normalize(-_MOST, _MOST, clip=True)(log2(lead.ratio))
     ax.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, color=_SCALE(shade), linewidth=0)

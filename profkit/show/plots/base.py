@@ -32,6 +32,8 @@ from profkit.show.text.escape import cut_middle, shorten_name
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profkit.units import FrameRow, GpuName, SecondsOrZero, TypographicPoints
+
     # Launches to draw: a frame, a row of one, or paths and patterns of reports.
     Launches = pd.DataFrame | pd.Series[Any] | str | Path | Sequence[str | Path]
 
@@ -86,7 +88,7 @@ def cut_middle_of_plain_text(name: str, longest: int = LONGEST) -> str:
     return "".join(char if ord(char) in drawn else _NO_GLYPH for char in name)
 
 
-def list_launch_rows(runs: Launches) -> list[Row]:
+def list_launch_rows(runs: Launches) -> list[FrameRow]:
     """Return the rows of a frame, the one of a Series, or those of reports that paths name.
 
     Raises:
@@ -110,7 +112,7 @@ def list_launch_rows(runs: Launches) -> list[Row]:
     return [*rows]
 
 
-def find_only_device(rows: Sequence[Row]) -> str:
+def require_single_device(rows: Sequence[FrameRow]) -> GpuName:
     """Return the device of all launches; several are an error: their ceilings differ."""
     devices = sorted({str(row["device"]) for row in rows if isinstance(row.get("device"), str)})
     if len(devices) > 1:
@@ -131,7 +133,7 @@ class AlikeLaunches:
     rows: tuple[Row, ...]  # the launches, longest-running first
 
 
-def group_alike_launches(rows: Sequence[Row]) -> list[AlikeLaunches]:
+def group_alike_launches(rows: Sequence[FrameRow]) -> list[AlikeLaunches]:
     """Return the launches by variant, case, kernel and shape, in the order of their first ones."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
@@ -149,12 +151,12 @@ def group_alike_launches(rows: Sequence[Row]) -> list[AlikeLaunches]:
     return alike
 
 
-def get_launch_time(row: Row) -> float:
+def get_launch_time(row: FrameRow) -> SecondsOrZero:
     """Return how long a launch took in s; 0 where that was not collected, so that it sorts last."""
     return select_collected_metrics(row).get("time", 0.0)
 
 
-def name_launches(rows: Sequence[Row]) -> list[str]:
+def name_launches(rows: Sequence[FrameRow]) -> list[str]:
     """Return what each launch is called in a picture: as short as tells them apart."""
     pairs = {(row["variant"], row.get("case")) for row in rows if _has_variant(row)}
     often = Counter(variant for variant, _ in pairs)
@@ -168,19 +170,19 @@ def name_launches(rows: Sequence[Row]) -> list[str]:
     return names
 
 
-def _has_variant(row: Row) -> bool:
+def _has_variant(row: FrameRow) -> bool:
     return isinstance(row.get("variant"), str)
 
 
-def _format_launch_number(row: Row) -> str:
+def _format_launch_number(row: FrameRow) -> str:
     return f"#{row.get('launch', '?')}"
 
 
-def _get_report_name(row: Row) -> str:
+def _get_report_name(row: FrameRow) -> str:
     return cut_middle(Path(str(row.get("report", ""))).stem, LONGEST)
 
 
-def name_launch_row(row: Row, with_case: bool) -> str:
+def name_launch_row(row: FrameRow, with_case: bool) -> str:
     """Return the variant, and its case if wanted; the kernel of a launch without a variant."""
     variant, case = row.get("variant"), row.get("case")
     if not isinstance(variant, str):
@@ -190,24 +192,36 @@ def name_launch_row(row: Row, with_case: bool) -> str:
     )
 
 
-def _get_short_kernel_name(row: Row) -> str:
+def _get_short_kernel_name(row: FrameRow) -> str:
     return shorten_name(str(row.get("kernel", "kernel")), LONGEST)
 
 
 def add_title_and_small_print(
-    ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46
+    ax: Axes,
+    title: str,
+    small_print: str = "",
+    title_offset_points: TypographicPoints = 12,
+    small_print_offset_points: TypographicPoints = 46,
 ) -> Axes:
-    """Return a picture with its title `above` points over it, and small print so many under it.
+    """Return a picture with its title so many points over it, and small print so many under it.
 
     Every text that is there is taken literally.
     """
     looks: Looks = {"fontsize": 14, "fontweight": "bold", "color": INK, "parse_math": False}
-    ax.set_title(title, loc="left", pad=above, **looks)
+    ax.set_title(title, loc="left", pad=title_offset_points, **looks)
     letters = max(int(_PER_INCH * ax.figure.bbox.width / ax.figure.dpi), 20)
-    if below:
-        text = fill(" ".join(below.split()), letters)
+    if small_print:
+        text = fill(" ".join(small_print.split()), letters)
         looks = {"fontsize": 9.5, "color": FAINT, "va": "top", "parse_math": False}
-        write_note(ax, text, (0, 0), (0, -under), "axes fraction", annotation_clip=False, **looks)
+        write_note(
+            ax,
+            text,
+            (0, 0),
+            (0, -small_print_offset_points),
+            "axes fraction",
+            annotation_clip=False,
+            **looks,
+        )
     take_text_literally(ax)
     return ax
 
@@ -215,14 +229,14 @@ def add_title_and_small_print(
 def write_note(
     ax: Axes,
     text: str,
-    at: tuple[float, float],
-    by: tuple[float, float] = (0, 0),
-    within: Any = "data",
+    position: tuple[float, float],
+    offset_points: tuple[float, float] = (0, 0),
+    coordinate_system: Any = "data",
     **looks: Any,
 ) -> Annotation:
     """Write a text at a place of the data or of the Axes, so many points beside it."""
     looks = {"fontsize": 10, "color": INK, "textcoords": "offset points", **looks}
-    return ax.annotate(text, at, by, xycoords=within, **looks)
+    return ax.annotate(text, position, offset_points, xycoords=coordinate_system, **looks)
 
 
 def write_axis_labels(ax: Axes, x: str, y: str = "", **looks: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,6 +17,10 @@ from matplotlib.text import Annotation
 from numpy.typing import NDArray
 
 from profkit.show.plots.base import Looks, write_note
+
+if TYPE_CHECKING:
+    from profkit.units import TypographicPoints
+
 
 Boxes = NDArray[np.float64]  # n x 4 (or more): left, bottom, right, top in pixels
 _ANGLES = np.deg2rad([0, 180, 90, 270, 30, 150, 210, 330, 60, 120, 240, 300])
@@ -38,17 +43,21 @@ class Label:
 
 
 def place_labels(
-    ax: Axes, labels: Sequence[Label], hard: Boxes, soft: Boxes, size: float = 10.5
+    ax: Axes,
+    labels: Sequence[Label],
+    forbidden_boxes: Boxes,
+    costly_boxes: Boxes,
+    size: TypographicPoints = 10.5,
 ) -> list[Annotation]:
     """Write labels on an Axes whose limits and layout are settled, and return what was written.
 
     The most important labels come first: the last ones are left out when there is no room. No label
-    touches a `hard` box (other texts, the legend; pixels); they keep off `soft` ones where they can,
-    whose fifth column says how many pixels a label goes out of its way.
+    touches a `forbidden_boxes` box (other texts, the legend; pixels); they keep off `costly_boxes` ones
+    where they can, whose fifth column says how many pixels a label goes out of its way.
     """
     if not labels:
         return []
-    tries = _list_label_placements(ax, labels, hard, soft, size)
+    tries = _list_label_placements(ax, labels, forbidden_boxes, costly_boxes, size)
     by_height = sorted(range(len(labels)), key=lambda i: tries[i].boxes[0, 1])
     orders = (range(len(labels)), range(len(labels))[::-1], by_height)
     settled = [choose_placements_of_least_cost(tries, order) for order in orders]
@@ -61,7 +70,11 @@ def place_labels(
 
 
 def _list_label_placements(
-    ax: Axes, labels: Sequence[Label], hard: Boxes, soft: Boxes, size: float
+    ax: Axes,
+    labels: Sequence[Label],
+    forbidden_boxes: Boxes,
+    costly_boxes: Boxes,
+    size: TypographicPoints,
 ) -> list[Tries]:
     """Return the places of each label, and what they cost beside the points of the others."""
     frame = ax.get_window_extent()
@@ -73,7 +86,7 @@ def _list_label_placements(
         wide = np.array(probe.get_window_extent().size) + 2 * _GAP
         probe.remove()
         one = list_free_placements_with_costs(
-            anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft
+            anchors[i], wide, ax.figure.dpi / 72, inside, forbidden_boxes, costly_boxes
         )
         foreign = anchors[:i] + anchors[i + 1 :]
         tries.append(replace(one, cost=one.cost + compute_misleading_cost(one, foreign)))
@@ -91,38 +104,48 @@ class Tries:
 
 
 def list_free_placements_with_costs(
-    anchors: Boxes, size: Boxes, pixels_per_point: float, inside: Boxes, hard: Boxes, soft: Boxes
+    anchors: Boxes,
+    size: Boxes,
+    pixels_per_point: float,
+    frame_box: Boxes,
+    forbidden_boxes: Boxes,
+    costly_boxes: Boxes,
 ) -> Tries:
     """Return the places of a label of this size round its anchors that touch nothing; all in pixels.
 
-    `anchors`: n x 2, the best first; `pixels_per_point`: of a typographic point; `inside`: the frame.
+    `anchors`: n x 2, the best first; `pixels_per_point`: of a typographic point; `frame_box`: the frame.
     """
     boxes = np.vstack([list_candidate_boxes(anchor, size, pixels_per_point) for anchor in anchors])
     each = len(boxes) // len(anchors)
     ends = np.repeat(anchors, each, axis=0)
     leaders = np.hstack([find_nearest_points_of_boxes(boxes, ends), ends])
-    cost = np.hypot(*(leaders[:, :2] - ends).T) + find_overlaps(boxes, soft) @ soft[:, 4]
-    cost += _ON_TEXT * count_crossed_boxes(leaders, hard)
+    cost = (
+        np.hypot(*(leaders[:, :2] - ends).T)
+        + find_overlaps(boxes, costly_boxes) @ costly_boxes[:, 4]
+    )
+    cost += _ON_TEXT * count_crossed_boxes(leaders, forbidden_boxes)
     cost += np.repeat(np.arange(len(anchors)) * 8.0, each)  # best spot first
-    cost[_find_boxes_outside(boxes, inside) | find_overlaps(boxes, hard).any(axis=1)] = np.inf
+    cost[
+        _find_boxes_outside(boxes, frame_box) | find_overlaps(boxes, forbidden_boxes).any(axis=1)
+    ] = np.inf
     keep = np.isfinite(cost)
     if not keep.any():
         keep[:1] = True  # one place that costs too much, so that the label is left out
     return Tries(boxes[keep], ends[keep], leaders[keep], cost[keep])
 
 
-def _find_boxes_outside(boxes: Boxes, inside: Boxes) -> NDArray[np.bool_]:
+def _find_boxes_outside(boxes: Boxes, frame_box: Boxes) -> NDArray[np.bool_]:
     """Return which boxes are not whole in the frame."""
-    begins, ends = boxes[:, :2] < inside[:2], boxes[:, 2:] > inside[2:]
+    begins, ends = boxes[:, :2] < frame_box[:2], boxes[:, 2:] > frame_box[2:]
     outside: NDArray[np.bool_] = np.any(np.hstack([begins, ends]), axis=1)
     return outside
 
 
-def compute_misleading_cost(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
+def compute_misleading_cost(tries: Tries, points_of_other_labels: Sequence[Boxes]) -> Boxes:
     """Return what places cost that lie as near to another label's points as to their own."""
-    if not foreign:
+    if not points_of_other_labels:
         return np.zeros(len(tries.cost))
-    others = np.vstack(foreign)[None, :, :]
+    others = np.vstack(points_of_other_labels)[None, :, :]
     gap = others - np.clip(others, tries.boxes[:, None, :2], tries.boxes[:, None, 2:])
     nearest = np.hypot(gap[..., 0], gap[..., 1]).min(axis=1)
     own = np.hypot(*(tries.leaders[:, :2] - tries.anchors).T)
@@ -184,23 +207,25 @@ def find_nearest_points_of_boxes(boxes: Boxes, points: Boxes) -> Boxes:
     return np.clip(points, boxes[:, :2], boxes[:, 2:])
 
 
-def find_overlaps(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
-    """Return which boxes of a touch which of b (len(a) x len(b))."""
-    a, b = a[:, None], b[None, :]
-    across = (a[..., 0] < b[..., 2]) & (a[..., 2] > b[..., 0])
-    touching: NDArray[np.bool_] = across & (a[..., 1] < b[..., 3]) & (a[..., 3] > b[..., 1])
+def find_overlaps(boxes: Boxes, other_boxes: Boxes) -> NDArray[np.bool_]:
+    """Return which boxes touch which other ones (len(boxes) x len(other_boxes))."""
+    boxes, other_boxes = boxes[:, None], other_boxes[None, :]
+    across = (boxes[..., 0] < other_boxes[..., 2]) & (boxes[..., 2] > other_boxes[..., 0])
+    touching: NDArray[np.bool_] = (
+        across & (boxes[..., 1] < other_boxes[..., 3]) & (boxes[..., 3] > other_boxes[..., 1])
+    )
     return touching
 
 
-def find_crossings(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
-    """Return which segments of a cross which of b (rows are x0, y0, x1, y1)."""
+def find_crossings(segments: Boxes, other_segments: Boxes) -> NDArray[np.bool_]:
+    """Return which segments cross which other ones (rows are x0, y0, x1, y1)."""
 
     def compute_side(p: Boxes, q: Boxes, r: Boxes) -> Boxes:
         u, v = q - p, r - p
         return np.sign(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0])
 
-    p, q = a[:, None, :2], a[:, None, 2:]
-    r, s = b[None, :, :2], b[None, :, 2:]
+    p, q = segments[:, None, :2], segments[:, None, 2:]
+    r, s = other_segments[None, :, :2], other_segments[None, :, 2:]
     return (compute_side(p, q, r) * compute_side(p, q, s) < 0) & (
         compute_side(r, s, p) * compute_side(r, s, q) < 0
     )
@@ -217,7 +242,9 @@ def count_crossed_boxes(segments: Boxes, boxes: Boxes, per_box: bool = False) ->
     return counted
 
 
-def write_label(ax: Axes, label: Label, box: Boxes, anchor: Boxes, size: float) -> Annotation:
+def write_label(
+    ax: Axes, label: Label, box: Boxes, anchor: Boxes, size: TypographicPoints
+) -> Annotation:
     """Return an annotation whose box lies where it was placed, with a leader when it is far off."""
     point = ax.figure.dpi / 72
     at = ax.transData.inverted().transform(anchor)

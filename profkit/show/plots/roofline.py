@@ -17,7 +17,7 @@ from profkit.model.launch import compute_counted_share_of_duration, select_colle
 from profkit.records.grid import TimeGrid
 from profkit.reports.figures import format_share, format_value_with_unit
 from profkit.show import numbers
-from profkit.show.numbers import Roof, Row, make_display_name
+from profkit.show.numbers import Roof, make_display_name
 from profkit.show.plots import base
 from profkit.show.plots.bars import name_panel
 from profkit.show.plots.base import COLOURS, FAINT, INK, cut_middle_of_plain_text
@@ -25,6 +25,7 @@ from profkit.show.plots.labels import Boxes, Label, place_labels
 
 if TYPE_CHECKING:
     from profkit.show.plots.base import Launches
+    from profkit.units import FrameRow, GpuName, TextOrEmpty, TypographicPoints
 
 _MARKERS = {"dram": "o", "l2": "s", "l1": "^", "workload": "*"}
 _SHAPES = ("D", "P", "X", "v")  # of a grid, by what tells its pictures apart
@@ -61,7 +62,7 @@ def roofline(
             ceiling that is none.
     """
     rows = _replace_ceilings(base.list_launch_rows(runs), ceilings or {})
-    device = base.find_only_device(rows)
+    device = base.require_single_device(rows)
     shapes = {}
     if grid:
         shapes = _list_grid_points(grid, device)
@@ -84,7 +85,7 @@ def roofline(
 
 
 def _draw_legend_and_reason_for_no_point(
-    ax: Axes, rows: Sequence[Row], points: Points, shapes: Iterable[str]
+    ax: Axes, rows: Sequence[FrameRow], points: Points, shapes: Iterable[str]
 ) -> None:
     """Draw the legend, and say why there is no point where there is none."""
     draw_legend(ax, points, shapes)
@@ -107,7 +108,7 @@ def _write_launch_names_that_fit(
     groups: Sequence[base.AlikeLaunches],
     launches: Sequence[Sequence[Points]],
     texts: Sequence[Text],
-    most: int,
+    most_names: int,
 ) -> None:
     """Write the names of launches beside their points, and how many found no room."""
     letters = 10.5
@@ -115,12 +116,12 @@ def _write_launch_names_that_fit(
         letters = 9.5
     every = list(chain.from_iterable(launches))
     named = make_point_labels(ax, groups, launches)
-    written = write_labels(ax, named[:most], texts, every, letters)
+    written = write_labels(ax, named[:most_names], texts, every, letters)
     if written < len(named):
         ax.set_title(f"{written} of {len(named)} named", loc="right", fontsize=9.5, color=FAINT)
 
 
-def _replace_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[Row]:
+def _replace_ceilings(rows: Sequence[FrameRow], ceilings: Mapping[str, float]) -> list[FrameRow]:
     known = (*model.LEVELS, *model.FAMILIES)
     for name, value in ceilings.items():
         if name not in known:
@@ -133,7 +134,7 @@ def _replace_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> lis
     return [{**row, **peaks} for row in rows]
 
 
-def _list_grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.RooflinePoint]]:
+def _list_grid_points(grid: TimeGrid, device: GpuName) -> dict[str, list[model.RooflinePoint]]:
     """Return a grid's shapes as points, by what tells its pictures apart: the fastest that was timed.
 
     Operations and bytes are those that the work needs, as of a declared workload.
@@ -156,7 +157,7 @@ def _list_grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Roofl
     return by_picture
 
 
-def make_roofline_title(device: str, rows: Sequence[Row]) -> str:
+def make_roofline_title(device: GpuName, rows: Sequence[FrameRow]) -> str:
     """Return the device, its clocks in the longest launches, and the case if there is only one."""
     parts = [f"Roofline of {cut_middle_of_plain_text(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
@@ -175,7 +176,7 @@ def make_roofline_title(device: str, rows: Sequence[Row]) -> str:
     return "  ·  ".join(parts)
 
 
-def _write_small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> str:
+def _write_small_print(rows: Sequence[FrameRow], points: Points, roofs: Sequence[Roof]) -> str:
     sentences = []
     if device := [r for r in roofs if r.device]:
         listed = ", ".join(
@@ -197,7 +198,7 @@ def _write_small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof
         if lack:
             why = f", {lack.most_common(1)[0][0]}"
         sentences.append(f"Without a point: {len(without)} of {len(rows)} launches{why}.")
-    if any(p.above for p in points):
+    if any(p.is_above_roof for p in points):
         sentences.append("A point above its roof is a measurement error.")
     return " ".join(sentences)
 
@@ -207,7 +208,7 @@ def place_points(ax: Axes, points: Points) -> list[tuple[float, float, model.Roo
     return numbers.place_points_in_frame(points, *ax.get_xlim())
 
 
-def draw_launch_on_roofline(ax: Axes, points: Points, colour: str, size: float) -> None:
+def draw_launch_on_roofline(ax: Axes, points: Points, colour: str, size: TypographicPoints) -> None:
     """Draw one launch: its levels on a line, the workload's own point tied to the DRAM one."""
     shown = place_points(ax, points)
     levels, dram = [], []
@@ -228,7 +229,7 @@ def draw_launch_on_roofline(ax: Axes, points: Points, colour: str, size: float) 
 
 
 def _draw_mark(
-    ax: Axes, x: float, y: float, point: model.RooflinePoint, colour: str, size: float
+    ax: Axes, x: float, y: float, point: model.RooflinePoint, colour: str, size: TypographicPoints
 ) -> None:
     """Draw a point, hollow where its position says nothing; with an arrow where it is out of frame."""
     left, right = ax.get_xlim()
@@ -276,7 +277,7 @@ def draw_legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
         base.add_legend(ax, marks, loc="upper left", ncols=min(len(marks), _PER_LINE), **gaps)
 
 
-def _write_why_no_point(ax: Axes, rows: Sequence[Row]) -> None:
+def _write_why_no_point(ax: Axes, rows: Sequence[FrameRow]) -> None:
     text = "\n".join(["No point:", *numbers.count_reasons_for_no_point(rows)][:5])
     looks: base.Looks = {"ha": "right", "va": "bottom", "linespacing": 1.6, "zorder": 6}
     base.write_note(ax, text, (0.98, 0.06), (0, 0), "axes fraction", fontsize=12, **looks)
@@ -303,7 +304,7 @@ def make_point_labels(
     return labels
 
 
-def format_point_figures(point: model.RooflinePoint, is_rate_left_out: bool) -> str:
+def format_point_figures(point: model.RooflinePoint, is_rate_left_out: bool) -> TextOrEmpty:
     """Return what is behind a name: the share of the roof, and in small crowds the rate too."""
     if isnan(point.share):
         return ""
@@ -316,7 +317,11 @@ def format_point_figures(point: model.RooflinePoint, is_rate_left_out: bool) -> 
 
 
 def write_labels(
-    ax: Axes, labels: list[Label], texts: Sequence[Text], launches: Sequence[Points], size: float
+    ax: Axes,
+    labels: list[Label],
+    texts: Sequence[Text],
+    launches: Sequence[Points],
+    size: TypographicPoints,
 ) -> int:
     """Write the labels where they cover nothing, and return how many had room."""
     taken, legend = list_occupied_boxes(ax, launches), ax.get_legend()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 
-from profkit.reports.figures import format_figures
+from profkit.reports.figures import format_three_figures
 from profkit.show.plots import base
 from profkit.show.plots.bars import make_rows_axes
 from profkit.show.plots.base import FAINT, INK
@@ -19,6 +18,10 @@ from profkit.show.views.triage import (
     iterate_step_segments,
     write_step_title,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import StepJson, TriageJson
+
 
 KERNELS = 12  # that take longest
 NAME = 40  # characters of a kernel's name
@@ -33,7 +36,7 @@ COLOURS = {
 }
 
 
-def draw_step(triage_document: Mapping[str, Any], ax: Axes | None = None) -> Axes:
+def draw_step(triage_document: TriageJson, ax: Axes | None = None) -> Axes:
     """Draw a step of a "profkit.triage/1" document: its parts, then the kernels that take longest."""
     kernels = triage_document["kernels"][:KERNELS]
     names = ["step", *(f"{row['id']} {shorten_name(row['name'], NAME)}" for row in kernels)]
@@ -54,16 +57,16 @@ def draw_step(triage_document: Mapping[str, Any], ax: Axes | None = None) -> Axe
     if left_out:
         small_print = f"{left_out} kernels that take less are not shown."
     return base.add_title_and_small_print(
-        ax, write_step_title(triage_document), small_print, above=48
+        ax, write_step_title(triage_document), small_print, title_offset_points=48
     )
 
 
-def draw_step_parts(ax: Axes, step: Mapping[str, Any]) -> None:
+def draw_step_parts(ax: Axes, step: StepJson) -> None:
     """Draw computing and the causes of idle time behind one another, with a legend."""
     whole = step["ms"]
     handles = []
     for cause, begin, end, _ in iterate_step_segments(step):
-        label = f"{CAUSES[cause][1]} {format_figures(100 * (end - begin))} %"
+        label = f"{CAUSES[cause][1]} {format_three_figures(100 * (end - begin))} %"
         bar = ax.barh(0, (end - begin) * whole, 0.66, begin * whole, color=COLOURS[cause])
         bar.set_label(label)
         handles.append(bar)

@@ -22,6 +22,8 @@ from profkit.show.text.words import format_measured_speedup
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profkit.units import Seconds
+
 _LOOKS = {"faster": "#009E73", "slower": "#D55E00"}
 _OTHER = "#9a9a9a"
 _LEVELS = 3  # heights at which the names of references are written
@@ -53,7 +55,7 @@ def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
         "faster; ~ marks differences within the noise."
     )
     title = f"Ladder at case {ladder.case}: time per call"
-    return base.add_title_and_small_print(ax, title, below, above=16 + 13 * _LEVELS)
+    return base.add_title_and_small_print(ax, title, below, title_offset_points=16 + 13 * _LEVELS)
 
 
 def _draw_ladder_frame(ladder: Ladder, ax: Axes | None) -> Axes:
@@ -69,7 +71,7 @@ def _draw_ladder_frame(ladder: Ladder, ax: Axes | None) -> Axes:
     return ax
 
 
-def _draw_references(ax: Axes, references: Mapping[str, float]) -> None:
+def _draw_references(ax: Axes, references: Mapping[str, Seconds]) -> None:
     """Draw an upright line at each median in s, its name above the Axes at one of a few heights."""
     for i, (name, time) in enumerate(references.items()):
         ax.axvline(time, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0.5)
@@ -78,7 +80,7 @@ def _draw_references(ax: Axes, references: Mapping[str, float]) -> None:
         base.write_note(ax, text, (time, 1), (3, up), _TOP, fontsize=9.5)
 
 
-def draw_variant_row(ax: Axes, y: int, step: LadderStep, medians: dict[str, float]) -> None:
+def draw_variant_row(ax: Axes, y: int, step: LadderStep, medians: dict[str, Seconds]) -> None:
     """Draw a variant's row: its time, the way from its parent's, and both comparisons in figures.
 
     `medians`: variant -> seconds.
@@ -88,7 +90,7 @@ def draw_variant_row(ax: Axes, y: int, step: LadderStep, medians: dict[str, floa
         compared = step.change.time
     if step.time is None:
         faint: base.Looks = {"fontsize": 9.5, "color": FAINT, "va": "center", "ha": "center"}
-        base.write_note(ax, "not timed", (0.5, y), within=_ROW, **faint)
+        base.write_note(ax, "not timed", (0.5, y), coordinate_system=_ROW, **faint)
         return
     median = step.time.median
     if compared and step.parent in medians:
@@ -102,7 +104,7 @@ def draw_variant_row(ax: Axes, y: int, step: LadderStep, medians: dict[str, floa
         if time:
             colour = _LOOKS.get(time.answer, INK)
         text = format_measured_speedup(time)
-        base.write_note(ax, text, (x, y), within=_ROW, va="center", color=colour)
+        base.write_note(ax, text, (x, y), coordinate_system=_ROW, va="center", color=colour)
 
 
 def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
@@ -135,7 +137,9 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
         "Bars: 95 % intervals. Filled: a change that is real at one false alarm in a thousand, with "
         "its commit and speed-up. Lines end where the machine changes."
     )
-    return base.add_title_and_small_print(ax, "Time of every run, oldest first", below, under=78)
+    return base.add_title_and_small_print(
+        ax, "Time of every run, oldest first", below, small_print_offset_points=78
+    )
 
 
 def draw_subject_history(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from profkit.show.text.escape import (
     escape_html,
@@ -20,6 +20,10 @@ from profkit.show.text.escape import (
     shorten_name,
     write_code_span,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import HtmlText, MarkdownText, TextOrEmpty
+
 
 LONGEST = 44  # characters of a kernel's name where there is room
 T = TypeVar("T")
@@ -177,7 +181,7 @@ class Fold:
 Block = Heading | TextLine | Paragraph | ListItem | Command | Strip | Code | Image | Grid | Fold
 
 
-def choose_verdict_colour(text: str) -> str:
+def choose_verdict_colour(text: str) -> TextOrEmpty:
     """Return the colour of a word that judges, "" for any other: "faster", "memory: shared"."""
     return _COLOUR.get(text) or _COLOUR.get(text.partition(":")[0].partition("\n")[0], "")
 
@@ -202,13 +206,13 @@ _TAGS = {"strong": "b", "rule": "b", "note": "i", "code": "code", "name": "code"
 _READABLE = {"yellow": "darkorange", "cyan": "teal"}  # of these on white and on black
 
 
-def render_markdown(blocks: Iterable[Block]) -> str:
+def render_markdown(blocks: Iterable[Block]) -> MarkdownText:
     """Return blocks as Markdown for a pull request or a job summary."""
     lines = "\n".join(chain.from_iterable(map(write_markdown_block, blocks)))
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n") + "\n"
 
 
-def write_markdown_block(block: Block) -> Iterator[str]:
+def write_markdown_block(block: Block) -> Iterator[MarkdownText]:
     """Yield the lines of a block in Markdown, with empty ones where it has to be set apart."""
     match block:
         case Heading():
@@ -241,7 +245,7 @@ def write_markdown_block(block: Block) -> Iterator[str]:
             yield from ("", *write_markdown_table(block), "")
 
 
-def _write_markdown_fold(block: Fold) -> Iterator[str]:
+def _write_markdown_fold(block: Fold) -> Iterator[MarkdownText]:
     """Yield details under a title, which are HTML in Markdown, too."""
     opened, title = " open" if block.shown else "", _NOTEBOOK.render_words(block.title)
     yield from ("", f"<details{opened}><summary>{title}</summary>", "")
@@ -250,7 +254,7 @@ def _write_markdown_fold(block: Fold) -> Iterator[str]:
     yield from ("", "</details>", "")
 
 
-def _write_fenced_code(block: Code) -> list[str]:
+def _write_fenced_code(block: Code) -> list[MarkdownText]:
     """Return code between fences that are longer than any run of backticks in it."""
     longest = max(map(len, re.findall("`+", block.text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -258,7 +262,7 @@ def _write_fenced_code(block: Code) -> list[str]:
     return ["", f"{fence}{block.language}", *lines, fence, ""]
 
 
-def write_markdown_words(words: Words, *, in_table: bool = False) -> str:
+def write_markdown_words(words: Words, *, in_table: bool = False) -> MarkdownText:
     """Return words as Markdown: code, links and marks by their roles, everything else escaped."""
     out = ""
     for span in convert_to_spans(words):
@@ -284,7 +288,7 @@ def _is_safe_link(text: str) -> bool:
     return bool(re.fullmatch(r"https://[\w./#?=&%-]+", text))
 
 
-def write_markdown_table(grid: Grid) -> Sequence[str]:
+def write_markdown_table(grid: Grid) -> Sequence[MarkdownText]:
     """Return a table as lines of Markdown."""
     head, sides = [], []
     for title in grid.head:
@@ -296,14 +300,14 @@ def write_markdown_table(grid: Grid) -> Sequence[str]:
     return [f"| {' | '.join(cells)} |" for cells in rows]
 
 
-def write_markdown_cell(cell: Words) -> str:
+def write_markdown_cell(cell: Words) -> MarkdownText:
     """Return a cell; a ladder's blanks before a name stay to be seen."""
     raw = get_plain_text(cell)
     depth = len(raw) - len(raw.lstrip(" "))
     return _INDENT * (depth // 2) + write_markdown_words(cell, in_table=True).lstrip(" ")
 
 
-def render_html(blocks: Iterable[Block]) -> str:
+def render_html(blocks: Iterable[Block]) -> HtmlText:
     """Return blocks as one HTML element for a notebook, in the colours of its theme."""
     return f'<div style="overflow-x:auto">{_NOTEBOOK.render_blocks(blocks)}</div>'
 
@@ -314,7 +318,7 @@ class _Html:
 
     page: bool
 
-    def _format_style(self, classes: str, rules: str = "", judged: str = "") -> str:
+    def _format_style(self, classes: str, rules: str = "", judged: str = "") -> TextOrEmpty:
         """Return an element's attributes; `judged` is a word that has a colour."""
         if self.page:
             if classes:
@@ -330,7 +334,7 @@ class _Html:
             return f' style="{rules}"'
         return ""
 
-    def render_blocks(self, blocks: Iterable[Block]) -> str:
+    def render_blocks(self, blocks: Iterable[Block]) -> HtmlText:
         return "".join(chain.from_iterable(map(self._render_block, blocks)))
 
     def _render_block(self, block: Block) -> Iterator[str]:
@@ -362,7 +366,7 @@ class _Html:
             case Grid():
                 yield self.render_table(block)
 
-    def _render_line(self, block: TextLine) -> str:
+    def _render_line(self, block: TextLine) -> HtmlText:
         """Return a line behind its mark; a page's style writes the colon."""
         style = self._format_style(f"said indent-{block.indent}", f"margin:0 {2 * block.indent}em")
         mark = ""
@@ -373,7 +377,7 @@ class _Html:
             mark = f"<b{self._format_style('mark', judged=block.mark)}>{text}</b> "
         return f"<p{style}>{mark}{self.render_words(block.text)}</p>"
 
-    def _render_item(self, block: ListItem) -> str:
+    def _render_item(self, block: ListItem) -> HtmlText:
         """Return an entry of a list as an article, with what stands under it."""
         inside = f"<p>{self.render_words(block.text)}</p>"
         style = self._format_style("under", "margin:0 1em")
@@ -381,7 +385,7 @@ class _Html:
             inside += f"<p{style}>{self.render_words(under)}</p>"
         return f"<article{self._format_style('found')}>{inside}</article>"
 
-    def _render_fold(self, block: Fold) -> str:
+    def _render_fold(self, block: Fold) -> HtmlText:
         opened = ""
         if block.shown:
             opened = " open"
@@ -389,7 +393,7 @@ class _Html:
         inside = self.render_blocks(block.blocks)
         return f"<details{self._format_style('more')}{opened}>{summary}{inside}</details>"
 
-    def render_table(self, grid: Grid) -> str:
+    def render_table(self, grid: Grid) -> HtmlText:
         """Return a table without its empty columns."""
         columns = grid.list_filled_columns()
         head = "".join(self._render_head(grid.head[i]) for i in columns)
@@ -401,7 +405,7 @@ class _Html:
         wide, plain = self._format_style("wide"), self._format_style("plain")
         return f"<div{wide}><table{plain}>{table}</table></div>"
 
-    def _render_head(self, title: str) -> str:
+    def _render_head(self, title: str) -> HtmlText:
         text = self.render_words(title.removeprefix(">"))
         if not text:  # a corner without words is no heading
             return "<td></td>"
@@ -413,7 +417,7 @@ class _Html:
         look = self._format_style("n" * right, f"text-align:{'right' if right else 'left'}")
         return f"<th{scope}{look}>{text}</th>"
 
-    def render_cell(self, cell: Words, title: str, column: int) -> str:
+    def render_cell(self, cell: Words, title: str, column: int) -> HtmlText:
         """Return a cell; its column decides the side, and in the first one blanks are a depth."""
         raw, right = get_plain_text(cell), is_right_aligned(title)
         inner = raw.lstrip(" ")
@@ -432,7 +436,7 @@ class _Html:
         look = self._format_style(classes, f"text-align:{rules}", raw)
         return f"<td{look}>{self.render_words(cell)}</td>"
 
-    def render_words(self, words: Words) -> str:
+    def render_words(self, words: Words) -> HtmlText:
         """Return words inside of an element; on a page a rule leads to its words."""
         out = ""
         for span in convert_to_spans(words):

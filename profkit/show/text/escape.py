@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
+    from profkit.units import CharacterCount, HtmlText, MarkdownText
+
 # Controls (ESC, newlines, C1), formats (right-to-left overrides, zero-width), lone surrogates,
 # line and paragraph separators: all that a terminal or an editor obeys instead of showing.
 _ACTS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -36,7 +38,7 @@ def escape_text(text: str) -> str:
     )
 
 
-def escape_markdown(text: str) -> str:
+def escape_markdown(text: str) -> MarkdownText:
     """Return the text as Markdown prose that renders as itself: no markup, HTML, link or mention."""
     from html import escape  # with its table of entities, which few verbs need
 
@@ -45,7 +47,7 @@ def escape_markdown(text: str) -> str:
     return _REFERENCE.sub(lambda m: f"{m.group()}&#8203;", text)
 
 
-def write_code_span(text: str, *, in_table: bool = False) -> str:
+def write_code_span(text: str, *, in_table: bool = False) -> MarkdownText:
     """Return the text as a Markdown code span, fenced with more backticks than it has in a row."""
     text = escape_text(text) or " "
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
@@ -57,7 +59,7 @@ def write_code_span(text: str, *, in_table: bool = False) -> str:
     return f"{fence}{pad}{text.replace('|', chr(92) + '|') if in_table else text}{pad}{fence}"
 
 
-def escape_html(text: str) -> str:
+def escape_html(text: str) -> HtmlText:
     """Return the text for HTML, inside of elements and of quoted attributes."""
     from html import escape
 
@@ -138,7 +140,7 @@ NARROWEST_WITH_ARGUMENTS = (
 _LONGEST = 20_000  # beyond that a name is not C++ any more
 
 
-def shorten_name(name: str, width: int) -> str:
+def shorten_name(name: str, width: CharacterCount) -> str:
     """Return a kernel name in at most `width` characters, safe to show."""
     qualified, arguments = _split_template(name)
     base, bare = _SPACES.sub("", qualified) or "(no name)", _SPACES.sub("", arguments)
@@ -151,7 +153,7 @@ def shorten_name(name: str, width: int) -> str:
     return _shorten_template(base, bare, width)
 
 
-def _shorten_template(base: str, bare: str, width: int) -> str:
+def _shorten_template(base: str, bare: str, width: CharacterCount) -> str:
     """Return a name with its template arguments, which have no room in full, by their words."""
     words = []
     for word in map(shorten_template_argument, split_template_arguments(bare)):
@@ -241,7 +243,7 @@ def shorten_template_argument(argument: str) -> str:
     return outer
 
 
-def drop_middle_words(text: str, width: int) -> str:
+def drop_middle_words(text: str, width: CharacterCount) -> str:
     """Leave words out of the middle until it fits: first, last and tile words stay longest."""
     if len(text) <= width:
         return text
@@ -283,7 +285,7 @@ def join_kept_words(words: list[str], kept: set[int]) -> str:
     return out + ("" if last == len(words) - 1 else "…")
 
 
-def cut_middle(text: str, width: int) -> str:
+def cut_middle(text: str, width: CharacterCount) -> str:
     """Return start and end of a text, an ellipsis where the middle was."""
     if len(text) <= width:
         return text

@@ -5,6 +5,12 @@ Labels as `ncu` prints them, in lower case; a label that has changed over versio
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from profkit.units import RuleName
+
+
 NCU_LABELS = {
     # GPU Speed Of Light Throughput
     "duration": "time",
@@ -116,7 +122,7 @@ NVIDIA_RULES = {
 }
 
 
-def find_rules_for_ncu_rule(name: str) -> tuple[str, ...]:
+def find_rules_for_ncu_rule(name: str) -> tuple[RuleName, ...]:
     """Return the rules that answer one of ncu's rules or its title; none for another word.
 
     A word with two meanings (occupancy is a metric, too) keeps that of the catalogue.

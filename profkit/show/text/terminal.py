@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product, zip_longest
+from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -27,6 +28,10 @@ from profkit.show.text.blocks import (
 )
 from profkit.show.text.escape import escape_text, shorten_name
 
+if TYPE_CHECKING:
+    from profkit.units import CharacterCount, LineCount
+
+
 _WIDEST = 1000  # columns of a table, in a pipe or in whatever COLUMNS says
 # Stands for a blank that ends no line: rich wraps at U+00A0 too, and this character means nothing.
 _KEPT = "\ufdd0"
@@ -43,7 +48,7 @@ _STYLE = {
 }
 
 
-def make_console(*, width: int | None = None, stderr: bool = False) -> Console:
+def make_console(*, width: CharacterCount | None = None, stderr: bool = False) -> Console:
     """Return a console that obeys NO_COLOR and takes nothing in a text for markup."""
     on = Console(
         width=width,
@@ -68,22 +73,26 @@ def render_text(content: Iterable[Block], console: Console) -> str:
     return _TRAILING.sub("", out)
 
 
-def render_block(block: Block, console: Console, first: bool, indent: int) -> str:
-    """Return a block as text, so many blanks from the left; the `first` one has no line before it."""
+def render_block(
+    block: Block, console: Console, is_first_block: bool, indent: CharacterCount
+) -> str:
+    """Return a block as text, so many blanks from the left; the first one has no line before it."""
     readable = min(console.width, _READABLE)
     match block:
         case blocks.Grid():
             return render_grid(block, console, indent + block.indent)
         case blocks.Fold():
-            return _render_fold(block, console, first, indent)
+            return _render_fold(block, console, is_first_block, indent)
         case blocks.Heading():
-            return render_in_width(console, _make_heading(block, first), indent)
+            return render_in_width(console, _make_heading(block, is_first_block), indent)
         case blocks.Command():
             return render_command(block, console, indent + 2)
         case blocks.Strip():
             return render_in_width(console, render_strip(block), indent or 2)
         case blocks.Code():
-            return "".join(render_unwrapped(line, indent + 2) for line in block.text.splitlines())
+            return "".join(
+                render_escaped_line(line, indent + 2) for line in block.text.splitlines()
+            )
         case blocks.TextLine():
             line = _make_marked_line(block)
             return render_in_width(console, line, (indent or 2) + 2 * block.indent, readable)
@@ -97,12 +106,14 @@ def render_block(block: Block, console: Console, first: bool, indent: int) -> st
             return _render_paragraph(block, console, indent, readable)
 
 
-def _render_fold(block: blocks.Fold, console: Console, first: bool, indent: int) -> str:
+def _render_fold(
+    block: blocks.Fold, console: Console, is_first_block: bool, indent: CharacterCount
+) -> str:
     """Return details below their title, three blanks further in."""
-    head = Text("" if first else "\n").append(make_terminal_text(block.title))
+    head = Text("" if is_first_block else "\n").append(make_terminal_text(block.title))
     text = render_in_width(console, head, indent)
     for inner in block.blocks:
-        text += render_block(inner, console, first=True, indent=indent + 3)
+        text += render_block(inner, console, is_first_block=True, indent=indent + 3)
     return text
 
 
@@ -115,12 +126,12 @@ def _make_list_item(block: blocks.ListItem) -> Table:
     return item
 
 
-def _make_heading(block: blocks.Heading, first: bool) -> Text:
+def _make_heading(block: blocks.Heading, is_first_block: bool) -> Text:
     """Return a heading, bold or of the third level italic, with an empty line before it."""
     gap, style = "\n", "bold"
     if block.level >= 3:
         style = "italic"
-    if first or block.level >= 3:
+    if is_first_block or block.level >= 3:
         gap = ""
     return Text(gap).append(make_terminal_text(block.text, style))
 
@@ -134,15 +145,20 @@ def _make_marked_line(block: blocks.TextLine) -> Text:
     return line.append(make_terminal_text(block.text, "not bold default"))
 
 
-def _render_paragraph(block: blocks.Paragraph, console: Console, indent: int, readable: int) -> str:
+def _render_paragraph(
+    block: blocks.Paragraph,
+    console: Console,
+    indent: CharacterCount,
+    readable_width: CharacterCount,
+) -> str:
     """Return a paragraph; one that is nothing but an address stays on one line, however long."""
     indent += 2 * block.indent
     if all(span.role == "link" for span in convert_to_spans(block.text)):
-        return render_unwrapped(get_plain_text(block.text), indent)
-    return render_in_width(console, make_terminal_text(block.text), indent, readable)
+        return render_escaped_line(get_plain_text(block.text), indent)
+    return render_in_width(console, make_terminal_text(block.text), indent, readable_width)
 
 
-def render_grid(grid: blocks.Grid, console: Console, indent: int) -> str:
+def render_grid(grid: blocks.Grid, console: Console, indent: CharacterCount) -> str:
     """Return a table, indented by so many blanks."""
     # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
     fits = console.is_terminal or grid.wraps is not None or grid.bands or grid.narrow
@@ -157,7 +173,7 @@ def render_grid(grid: blocks.Grid, console: Console, indent: int) -> str:
     return "".join(render_in_width(room, line, indent) for line in lines)
 
 
-def choose_columns(grid: blocks.Grid, width: int) -> list[TableColumn]:
+def choose_columns(grid: blocks.Grid, width: CharacterCount) -> list[TableColumn]:
     """Return the columns of a table; spare ones are left out until a row fits on one line."""
     columns = {grid.head[i]: build_column(grid, i) for i in grid.list_filled_columns()}
     for title in grid.spare:
@@ -188,11 +204,11 @@ def build_column(grid: blocks.Grid, column: int) -> TableColumn:
     )
 
 
-def render_unwrapped(line: str, indent: int) -> str:
-    return f"{' ' * indent}{escape_text(line)}".rstrip() + "\n"
+def render_escaped_line(plain_line: str, indent: CharacterCount) -> str:
+    return f"{' ' * indent}{escape_text(plain_line)}".rstrip() + "\n"
 
 
-def render_command(command: blocks.Command, console: Console, indent: int) -> str:
+def render_command(command: blocks.Command, console: Console, indent: CharacterCount) -> str:
     """Return a command on one line, however long: whoever copies it gets it whole."""
     line = Text(" " * indent + escape_text(command.line), "bold")
     about = f"# {escape_text(command.about)}"
@@ -226,11 +242,14 @@ def render_strip(bar: blocks.Strip) -> Text:
 
 
 def render_in_width(
-    console: Console, what: RenderableType, indent: int, width: int | None = None
+    console: Console,
+    renderable: RenderableType,
+    indent: CharacterCount,
+    width: CharacterCount | None = None,
 ) -> str:
     """Return what rich prints, indented, in `width` columns of the console if that is given."""
     with console.capture() as captured:
-        console.print(Padding(what, (0, 0, 0, indent)), width=width)
+        console.print(Padding(renderable, (0, 0, 0, indent)), width=width)
     return captured.get().replace(_KEPT, " ")
 
 
@@ -254,29 +273,29 @@ class TableColumn:
     _needs: dict[int, int] = field(default_factory=dict)  # lines -> width
 
     @cached_property
-    def full_width(self) -> int:
+    def full_width(self) -> CharacterCount:
         return max(map(_measure_widest_line, (self.title, *self.cells)))
 
-    def compute_min_width(self, lines: int, most: int) -> int:
+    def compute_min_width(self, most_lines: LineCount, widest: CharacterCount) -> CharacterCount:
         """Return the width in which no cell takes more than so many lines."""
-        if lines not in self._needs:  # a table is tried in several ways
-            self._needs[lines] = self._compute_needed_width(lines)
+        if most_lines not in self._needs:  # a table is tried in several ways
+            self._needs[most_lines] = self._compute_needed_width(most_lines)
         if self.right:
-            return self._needs[lines]
-        return min(self._needs[lines], most)
+            return self._needs[most_lines]
+        return min(self._needs[most_lines], widest)
 
-    def _compute_needed_width(self, lines: int) -> int:
-        need = find_narrowest_width(self.title, lines)
+    def _compute_needed_width(self, most_lines: LineCount) -> CharacterCount:
+        need = find_narrowest_width(self.title, most_lines)
         if self.names:
-            return max(need, min(self.full_width, self.shortest // lines))
+            return max(need, min(self.full_width, self.shortest // most_lines))
         for cell in self.cells:
             widest = _measure_widest_line(cell)
             if widest > need and not self.right:
-                widest = find_narrowest_width(cell, lines)
+                widest = find_narrowest_width(cell, most_lines)
             need = max(need, widest)
         return need
 
-    def iterate_cell_lines(self, width: int) -> Iterator[list[Text]]:
+    def iterate_cell_lines(self, width: CharacterCount) -> Iterator[list[Text]]:
         """Yield the lines of each cell in a column so wide; a name that does not fit is shortened."""
         for number, cell in enumerate(self.cells):
             name = ""
@@ -298,7 +317,7 @@ class _ColumnGroup:
     widths: list[int] = field(default_factory=list)
 
     @property
-    def free_width(self) -> int:
+    def free_width(self) -> CharacterCount:
         return self.room - sum(self.widths) - _GAP * (len(self.widths) - 1)
 
     def widen_columns(self) -> None:
@@ -314,7 +333,7 @@ class _ColumnGroup:
         ]
 
     @cached_property
-    def height(self) -> int:
+    def height(self) -> LineCount:
         return max(map(len, chain.from_iterable(self.cells)), default=1)
 
     def iterate_titles(self) -> Iterator[Text]:
@@ -340,7 +359,11 @@ class _ColumnGroup:
 
 
 def _render_table(
-    columns: Sequence[TableColumn], width: int, *, banded: bool = False, trims: bool = True
+    columns: Sequence[TableColumn],
+    width: CharacterCount,
+    *,
+    banded: bool = False,
+    trims: bool = True,
 ) -> list[Text]:
     """Return the lines of a table in a terminal of this width.
 
@@ -365,15 +388,18 @@ def _render_table(
 
 
 def _group_columns(
-    columns: Sequence[TableColumn], width: int, lines: int, indent: int
+    columns: Sequence[TableColumn],
+    width: CharacterCount,
+    most_lines: LineCount,
+    indent: CharacterCount,
 ) -> list[_ColumnGroup]:
     """Return columns on as many lines as they need, as words are."""
     out = [_ColumnGroup(0, width)]
     for column in columns:
-        need = column.compute_min_width(lines, out[-1].room)
+        need = column.compute_min_width(most_lines, out[-1].room)
         if out[-1].columns and need > out[-1].free_width - _GAP:
             out.append(_ColumnGroup(indent, width - indent))
-            need = column.compute_min_width(lines, out[-1].room)
+            need = column.compute_min_width(most_lines, out[-1].room)
         out[-1].columns.append(column)
         out[-1].widths.append(need)
     for group in out:
@@ -405,38 +431,40 @@ def trim_cells(groups: Sequence[_ColumnGroup], cells: Sequence[list[list[Text]]]
                 parts[at] = cut_wrapped_lines(parts[at], max(TALLEST - others, 1), group.widths[at])
 
 
-def cut_wrapped_lines(wrapped_lines: list[Text], most: int, width: int) -> list[Text]:
+def cut_wrapped_lines(
+    wrapped_lines: list[Text], most_lines: LineCount, width: CharacterCount
+) -> list[Text]:
     """Return as many lines of a cell as there may be; whole words are left out."""
-    if len(wrapped_lines) <= most:
+    if len(wrapped_lines) <= most_lines:
         return wrapped_lines
-    last = wrapped_lines[most - 1].copy()
+    last = wrapped_lines[most_lines - 1].copy()
     last.rstrip()
     if last.cell_len + 2 > width and " " in last.plain:
         last = last[: last.plain.rindex(" ")]
-    return [*wrapped_lines[: most - 1], last.append(" …")]
+    return [*wrapped_lines[: most_lines - 1], last.append(" …")]
 
 
-def _measure_widest_line(text: Text) -> int:
+def _measure_widest_line(text: Text) -> CharacterCount:
     if "\n" not in text.plain:
         return text.cell_len
     return max((line.cell_len for line in text.split("\n")), default=0)
 
 
-def wrap_text_into_lines(text: Text, width: int) -> list[Text]:
+def wrap_text_into_lines(text: Text, width: CharacterCount) -> list[Text]:
     if "\n" not in text.plain and text.cell_len <= width:
         return [text]
     return list(text.wrap(_CONSOLE, max(width, 1), overflow="fold"))
 
 
-def find_narrowest_width(text: Text, lines: int) -> int:
+def find_narrowest_width(text: Text, most_lines: LineCount) -> CharacterCount:
     """Return the width in which a text takes no more than so many lines, no word cut."""
     widest = _measure_widest_line(text)
-    if lines == 1 or not text.plain.strip():
+    if most_lines == 1 or not text.plain.strip():
         return widest
     longest = max(Text(word).cell_len for word in re.findall(r"^ *\S+|\S+", text.plain))
     widths = range(longest, widest)
     return longest + bisect_left(
-        widths, True, key=lambda w: len(wrap_text_into_lines(text, w)) <= lines
+        widths, True, key=lambda w: len(wrap_text_into_lines(text, w)) <= most_lines
     )
 
 

@@ -25,11 +25,11 @@ from profkit.model.scenario import Expectation
 from profkit.records.paths import FULL
 from profkit.reports.figures import (
     OUT_OF_RANGE,
-    format_counted,
-    format_figures,
+    format_count_with_noun,
     format_seconds,
     format_share,
     format_speedup,
+    format_three_figures,
     format_value_with_unit,
     format_values_with_unit,
 )
@@ -40,6 +40,19 @@ from profkit.show.text.escape import escape_text, shorten_name
 if TYPE_CHECKING:
     from profkit.evidence.samples import Interval
     from profkit.evidence.stats import TimeComparison
+    from profkit.units import (
+        CharacterCount,
+        Clause,
+        ClauseOrEmpty,
+        CommandText,
+        Dim3,
+        Factor,
+        FactorOrOne,
+        MetricName,
+        Sentence,
+        SentenceOrEmpty,
+        TextOrEmpty,
+    )
 
 NAME = 48  # characters of a kernel name in a sentence
 ORDER = "sorted by expected saving"
@@ -118,7 +131,7 @@ BOUNDS = {
 }
 
 
-def say_verdict(diagnosis: Diagnosis) -> str:
+def say_verdict(diagnosis: Diagnosis) -> Clause:
     """Return the verdict as the rest of a sentence that begins with the kernel's name.
 
     The limiter's own name follows, unless the finding that leads is called so, too.
@@ -178,7 +191,7 @@ def name_device(run: JudgedLaunch) -> str:
     return run.device or "device unknown"
 
 
-def format_dims(dims: tuple[int, int, int] | None) -> str:
+def format_dims(dims: Dim3 | None) -> str:
     """Return a grid or block without trailing ones: 16 x 4 x 16."""
     if dims is None:
         return "unknown"
@@ -201,7 +214,7 @@ _IN_KIB = frozenset(
 )
 
 
-def format_metric(name: str, value: float | None) -> str:
+def format_metric(name: MetricName, value: float | None) -> str:
     """Return a metric's value with the unit that the catalogue gives it.
 
     A share a little above 1, of one thing over another counted in two passes, is all of it.
@@ -212,22 +225,22 @@ def format_metric(name: str, value: float | None) -> str:
         unit = "count"
     whole = unit == "share" and value is not None and 1 < value <= OUT_OF_RANGE
     if name in _IN_KIB and value is not None and isfinite(value):
-        return f"{format_figures(value / 1024)} KiB"
+        return f"{format_three_figures(value / 1024)} KiB"
     return format_value_with_unit(1.0 if whole else value, unit)
 
 
-def format_metric_pair(name: str, before: float | None, after: float | None) -> list[str]:
+def format_metric_pair(name: MetricName, before: float | None, after: float | None) -> list[str]:
     """Return a metric's values before and after a change, in one form."""
     if name in CATALOGUE and CATALOGUE[name].unit == "count":
         return format_values_with_unit((before, after), "count")
     return [format_metric(name, before), format_metric(name, after)]
 
 
-def format_metric_values(values: Mapping[str, float | None]) -> str:
+def format_metric_values(values: Mapping[MetricName, float | None]) -> str:
     return ", ".join(f"{name} {format_metric(name, value)}" for name, value in values.items())
 
 
-def format_gain_as_bound(factor: float | None) -> str:
+def format_gain_as_bound(factor: Factor | None) -> str:
     """Return a finding's gain, which is a bound and no promise: "at most 1.85x"."""
     known = factor is not None and isfinite(factor)
     if known:
@@ -237,11 +250,11 @@ def format_gain_as_bound(factor: float | None) -> str:
 
 def format_expectation(expectation: Expectation) -> str:
     """Return what to expect of a fix, with the 80 % interval: 1.85x (1.4 to 2.2)."""
-    low, high = format_figures(expectation.low), format_figures(expectation.high)
+    low, high = format_three_figures(expectation.low), format_three_figures(expectation.high)
     return f"{format_speedup(expectation.gain)} ({low} to {high})"
 
 
-def describe_finding_gain(finding: LaunchFinding) -> str:
+def describe_finding_gain(finding: LaunchFinding) -> Clause:
     """Return what a fix is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "near the hardware limit".
 
     What was measured by taking the cause away comes first: "measured 1.53x; expect 1.85x ...".
@@ -257,7 +270,7 @@ def describe_finding_gain(finding: LaunchFinding) -> str:
     return f"{without}; {say_expectation(finding).removesuffix(ABLATE)}"
 
 
-def say_expectation(finding: LaunchFinding) -> str:
+def say_expectation(finding: LaunchFinding) -> Clause:
     """Return the expected speed-up with its interval, and the bound."""
     if finding.at_roof:
         return "near the hardware limit"
@@ -282,7 +295,7 @@ def say_expected_factor(expectation: Expectation) -> str:
 ABLATE = "; `profkit ablate` can measure it"
 
 
-def _say_ablation(finding: LaunchFinding) -> str:
+def _say_ablation(finding: LaunchFinding) -> ClauseOrEmpty:
     """Return that an ablation measures the cause of a finding; "" where none does."""
     from profkit.records.ablation import read_ablations_by_rule
 
@@ -313,7 +326,7 @@ def describe_combined_gain(both: CombinedGain) -> str:
     return f"{' and '.join(both.rules)} together: {what}{bound}{more}"
 
 
-def format_expected_gain(finding: LaunchFinding | None) -> str:
+def format_expected_gain(finding: LaunchFinding | None) -> TextOrEmpty:
     """Return the same in a table: "1.85x (1.4 to 2.2)", "2.6x to 8.9x"; "" for no finding."""
     if finding is None:
         return ""
@@ -329,7 +342,7 @@ def format_expected_gain(finding: LaunchFinding | None) -> str:
     return format_expectation(hope)
 
 
-def describe_gain_and_cause(finding: LaunchFinding) -> str:
+def describe_gain_and_cause(finding: LaunchFinding) -> Clause:
     """Return a finding behind the name of its rule: what fixing it is worth, and the cause."""
     if finding.note:
         expected = ""
@@ -338,7 +351,7 @@ def describe_gain_and_cause(finding: LaunchFinding) -> str:
     return f"{expected}: {finding.cause}"
 
 
-def format_half_width(time: Interval) -> str:
+def format_half_width(time: Interval) -> TextOrEmpty:
     """Return how well a median is known: "± 0.25 %"; "" where its interval is not.
 
     Below 0.1 % no figure: nobody measures the same median again as well as that.
@@ -351,21 +364,21 @@ def format_half_width(time: Interval) -> str:
     return f"± {100 * half:.2g} %"
 
 
-def format_median(time: Interval | None) -> str:
+def format_median(time: Interval | None) -> TextOrEmpty:
     """Return a median with its interval: "106 µs ± 0.25 %"; "" without one."""
     if time:
         return f"{format_seconds(time.median)} {format_half_width(time)}".rstrip()
     return ""
 
 
-def format_measured_speedup(time: TimeComparison | None) -> str:
+def format_measured_speedup(time: TimeComparison | None) -> TextOrEmpty:
     """Return a speed-up: 1.84x, with ~ before it where nothing can be told."""
     if time is None:
         return ""
     return f"{'~' if time.answer == 'cannot tell' else ''}{time.speedup.median:.2f}x"
 
 
-def format_p_value(p_value: float | None) -> str:
+def format_p_value(p_value: float | None) -> TextOrEmpty:
     """Return how likely chance alone would give such a difference: "p < 0.001"; "" if not known."""
     if p_value is None or not isfinite(p_value):
         return ""
@@ -388,7 +401,7 @@ def format_line_and_share(line: SourceShare) -> str:
     return f"{basename(line.file)}:{line.line} ({', '.join(filter(None, said))})"
 
 
-def describe_call_site(line: SourceShare | HotLine) -> str:
+def describe_call_site(line: SourceShare | HotLine) -> ClauseOrEmpty:
     """Return from where an inlined line is called; "" where the line alone says it."""
     call = line.called_at
     if call is None:
@@ -423,15 +436,15 @@ def fit_lines_in_brief(lines: Sequence[str]) -> str:
     return "\n".join([*kept, *more])
 
 
-def truncate_at_word(line: str, most: int) -> str:
+def truncate_at_word(line: str, most_characters: CharacterCount) -> str:
     """Return the start of a line, no word of it cut: a file and its line stay whole."""
-    end = line.rfind(" ", 0, most - 1)
+    end = line.rfind(" ", 0, most_characters - 1)
     if end <= 0:
-        end = most - 1
+        end = most_characters - 1
     return f"{line[:end]} …"
 
 
-def highlight_answer(row: LaunchRow, text: str) -> Words:
+def highlight_answer(row: LaunchRow, answer_text: str) -> Words:
     """Return the answer with what the eye looks for set off: kernel, limit and expected gain."""
     run, top = row.median_launch, row.median_launch.top
     marks: list[tuple[str, Role]] = [(shorten_name(run.kernel, NAME), "strong")]
@@ -442,11 +455,11 @@ def highlight_answer(row: LaunchRow, text: str) -> Words:
         marks.append((describe_finding_gain(fix).removesuffix(ABLATE), "gain"))
     spans: list[TextSpan | str] = []
     for said, role in marks:
-        if not said or said not in text:
+        if not said or said not in answer_text:
             continue
-        before, _, text = text.partition(said)
+        before, _, answer_text = answer_text.partition(said)
         spans += [before, TextSpan(said, role)]
-    return (*spans, text)
+    return (*spans, answer_text)
 
 
 # The answer: a sentence that says what limits it, and one that says what to do and what that gains.
@@ -459,7 +472,7 @@ FEWER_PASSES = (
 )
 
 
-def suggest_retry_command(run: JudgedLaunch) -> str:
+def suggest_retry_command(run: JudgedLaunch) -> CommandText:
     """Return the command that profiles a launch which failed, by itself and with few counters."""
     name = re.search(r"\w+", shorten_name(run.kernel, NAME).split("::")[-1])
     chosen = ""
@@ -535,18 +548,14 @@ def put_larger_gains_first(
     return [*larger, *others]
 
 
-def say_what_to_do(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> str:
+def say_what_to_do(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding) -> Sentence:
     """Return what to do, for which gain, and how much of the time that saves.
 
     "Pad the rows by 16 bytes: expect 1.85x (1.4 to 2.2), at most 3.1x, saving about 25 of 55 µs."
     """
-    advice = shorten_advice(leading.advice)
     if leading.at_roof:
-        advice = advice[:1].lower() + advice[1:]
-        besides = _say_fixes_besides_less_work(row.median_launch.diagnosis, leading)
-        takes = _say_time(row, rows).removesuffix(".") or "It is"
-        limit = f"{takes}, near the hardware limit".replace("It is, near", "It is near")
-        return f"{limit}; {besides}only less work would make it faster: {advice}."
+        return _say_how_to_do_less_work(row, rows, leading)
+    advice = shorten_advice(leading.advice)
     gain = describe_finding_gain(leading)
     time = _say_time(row, rows)
     if len(rows) == 1 and len(row.launches) == 1 and format_seconds(row.total) in leading.cause:
@@ -564,6 +573,18 @@ def say_what_to_do(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFin
     return f"{advice}: {gain}{after}. {time}".strip()
 
 
+def _say_how_to_do_less_work(
+    row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFinding
+) -> Sentence:
+    """Return what is left where a unit is at its peak: less work, and fixes that do not ask for it."""
+    advice = shorten_advice(leading.advice)
+    advice = advice[:1].lower() + advice[1:]
+    besides = _say_fixes_besides_less_work(row.median_launch.diagnosis, leading)
+    takes = _say_time(row, rows).removesuffix(".") or "It is"
+    limit = f"{takes}, near the hardware limit".replace("It is, near", "It is near")
+    return f"{limit}; {besides}only less work would make it faster: {advice}."
+
+
 def _say_fixes_besides_less_work(diagnosis: Diagnosis, leading: LaunchFinding) -> str:
     """Return what else makes a launch at a roof faster: "besides short-kernel (at most 1.13x), "."""
     others = []
@@ -575,13 +596,13 @@ def _say_fixes_besides_less_work(diagnosis: Diagnosis, leading: LaunchFinding) -
     return f"besides {' and '.join(others)}, "
 
 
-def shorten_advice(advice: str) -> str:
+def shorten_advice(advice: str) -> Clause:
     """Return what advice begins with, up to how that is done, as the begin of a sentence."""
-    said = _cut_at_mark(get_first_sentence(advice), (": ",))
+    said = _cut_at_mark(get_first_clause_of_advice(advice), (": ",))
     return said[:1].upper() + said[1:]
 
 
-def shorten_cause(cause: str) -> str:
+def shorten_cause(cause: str) -> Clause:
     """Return a cause up to the end of the clause with its first number; the details have the rest."""
     number = re.search(r"\d", cause)
     if number is None:
@@ -602,7 +623,7 @@ def _cut_at_mark(text: str, marks: tuple[str, ...], begin: int = 0) -> str:
     return text
 
 
-def _say_hottest_line(finding: LaunchFinding | None) -> str:
+def _say_hottest_line(finding: LaunchFinding | None) -> ClauseOrEmpty:
     """Return how much of a finding is at the line that has most of it; "" where no line is known."""
     if finding is None or not finding.where:
         return ""
@@ -629,7 +650,7 @@ def _say_hottest_line(finding: LaunchFinding | None) -> str:
 _UNIT_AT = re.compile(r"[A-Z][\w' ]*? (?=at [\d.]+ % of (its )?peak)")
 
 
-def _join_verdict_and_cause(diagnosis: Diagnosis, cause: str) -> str:
+def _join_verdict_and_cause(diagnosis: Diagnosis, cause: str) -> Clause:
     """Return the verdict and its cause as one clause; a unit that the verdict names is named once."""
     bound = _describe_verdict_beside_cause(cause, diagnosis)
     unit = BY_LIMITER.get(diagnosis.limiter or "")
@@ -639,7 +660,7 @@ def _join_verdict_and_cause(diagnosis: Diagnosis, cause: str) -> str:
     return f"{bound}: {cause}"
 
 
-def _describe_verdict_beside_cause(cause: str, diagnosis: Diagnosis) -> str:
+def _describe_verdict_beside_cause(cause: str, diagnosis: Diagnosis) -> Clause:
     """Return the verdict for a sentence that goes on with the cause, without naming a wait twice."""
     wait = WAITS.get(diagnosis.limiter or "", "")
     if diagnosis.bound != "latency" or not wait:
@@ -649,7 +670,7 @@ def _describe_verdict_beside_cause(cause: str, diagnosis: Diagnosis) -> str:
     return f"is limited by latency (warps wait most for {wait})"
 
 
-def get_first_sentence(advice: str) -> str:
+def get_first_clause_of_advice(advice: str) -> str:
     """Return advice up to its first full stop or semicolon that is not in brackets, without that."""
     # A bracket that is never closed is a letter like others: each text is matched in one way only.
     sentence = re.match(r"(?:\([^()]*\)|[^(]|\((?![^()]*\)))*?[.;](?=\s|$)", advice)
@@ -658,7 +679,7 @@ def get_first_sentence(advice: str) -> str:
     return sentence.group().rstrip(".;")
 
 
-def describe_unprofiled_kernels(rows: Sequence[LaunchRow]) -> str:
+def describe_unprofiled_kernels(rows: Sequence[LaunchRow]) -> SentenceOrEmpty:
     """Return which kernels ncu could not profile, where the answer is about others; "" for none."""
     names = []
     for row in rows[1:]:
@@ -673,7 +694,7 @@ def describe_unprofiled_kernels(rows: Sequence[LaunchRow]) -> str:
     return f"ncu failed to profile {listed}; the answer covers the other launches."
 
 
-def _say_without_lead(run: JudgedLaunch, where: str) -> list[str]:
+def _say_without_lead(run: JudgedLaunch, place_text: str) -> list[str]:
     """Return the verdict apart from the first finding that is left: that is not the verdict's cause."""
     verdict = (
         f"{shorten_name(run.kernel, NAME)} {say_verdict(run.diagnosis)}: {run.diagnosis.because}."
@@ -681,7 +702,8 @@ def _say_without_lead(run: JudgedLaunch, where: str) -> list[str]:
     said = [verdict, "The finding that explains this was left out."]
     if run.top:
         said.append(
-            f"Next finding: {run.top.rule}: {run.top.cause}{where}; {describe_finding_gain(run.top)}."
+            f"Next finding: {run.top.rule}: {run.top.cause}{place_text}; "
+            f"{describe_finding_gain(run.top)}."
         )
     return said
 
@@ -704,13 +726,13 @@ def find_larger_gains(run: JudgedLaunch) -> list[LaunchFinding]:
         return []
     if run.top.expect is None and run.top.measured_reachable_gain is None:
         return []
-    least = CLEARLY_MORE * _get_known_gain(run.top)
+    least = CLEARLY_MORE * _get_known_gain_or_one(run.top)
     larger = []
     for finding in run.diagnosis.findings:
         counts = finding.status == "fires" and not finding.note and not finding.repeats
-        if counts and _get_known_gain(finding) > least and not _may_gain_nothing(finding):
+        if counts and _get_known_gain_or_one(finding) > least and not _may_gain_nothing(finding):
             larger.append(finding)
-    return sorted(larger, key=_get_known_gain, reverse=True)
+    return sorted(larger, key=_get_known_gain_or_one, reverse=True)
 
 
 def _may_gain_nothing(finding: LaunchFinding) -> bool:
@@ -720,7 +742,7 @@ def _may_gain_nothing(finding: LaunchFinding) -> bool:
     return finding.expect.low < 1
 
 
-def _get_known_gain(finding: LaunchFinding) -> float:
+def _get_known_gain_or_one(finding: LaunchFinding) -> FactorOrOne:
     """Return what a fix gained, or is expected to; 1 where neither has a number of its own."""
     if finding.measured_reachable_gain is not None:
         return finding.measured_reachable_gain
@@ -738,7 +760,7 @@ def _has_wide_interval(finding: LaunchFinding) -> bool:
     )
 
 
-def _say_larger_but_unsure(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
+def _say_larger_but_unsure(row: LaunchRow, rows: Sequence[LaunchRow]) -> SentenceOrEmpty:
     """Return which launch may save more than the sure one that leads; "" where none does."""
     if row.seconds_saved <= 0 or len(rows) < 2:
         return ""
@@ -749,7 +771,7 @@ def _say_larger_but_unsure(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
     return f"{name} may save more, about {format_seconds(largest.seconds_saved)}, or nothing."
 
 
-def _say_saving(row: LaunchRow, rows: Sequence[LaunchRow], fix: LaunchFinding) -> str:
+def _say_saving(row: LaunchRow, rows: Sequence[LaunchRow], fix: LaunchFinding) -> ClauseOrEmpty:
     """Return how much time a fix saves: "saving about 25 µs of 55 µs"; "" where that is not known."""
     if not row.known_times_sorted:
         return ""
@@ -760,7 +782,7 @@ def _say_saving(row: LaunchRow, rows: Sequence[LaunchRow], fix: LaunchFinding) -
         ends = (fix.expect.low, fix.expect.high)
         least, most = (format_seconds(row.total * (1 - 1 / end)) for end in ends)
         return f"saving {_drop_same_unit(least, most)} to {most}{whole}"
-    gain = _get_known_gain(fix)
+    gain = _get_known_gain_or_one(fix)
     if gain < NOTHING_TO_WIN:
         return ""
     return f"saving about {format_seconds(row.total * (1 - 1 / gain))}{whole}"
@@ -774,7 +796,7 @@ def _drop_same_unit(first: str, second: str) -> str:
     return first
 
 
-def _say_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
+def _say_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> SentenceOrEmpty:
     """Return how much time a row takes: "It takes 47 µs."; "" where it has no duration."""
     if not row.known_times_sorted:
         return ""
@@ -784,7 +806,7 @@ def _say_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
     return f"{takes} {format_seconds(row.total)}{_say_whole_time(row, rows)}."
 
 
-def _say_whole_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
+def _say_whole_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> ClauseOrEmpty:
     """Return the time of all rows of one report; "" for a single row, and of several reports."""
     if len(rows) == 1:
         return ""
@@ -798,7 +820,7 @@ def _say_whole_time(row: LaunchRow, rows: Sequence[LaunchRow]) -> str:
     return whole
 
 
-def describe_row_order(rows: Sequence[LaunchRow]) -> str:
+def describe_row_order(rows: Sequence[LaunchRow]) -> Clause:
     """Return in which order rows of launches are, and why the first one leads where others say more."""
     if len(rows) < 2:
         return ORDER
@@ -809,7 +831,7 @@ def describe_row_order(rows: Sequence[LaunchRow]) -> str:
     return ORDER
 
 
-def say_total_time(rows: Sequence[LaunchRow]) -> str:
+def say_total_time(rows: Sequence[LaunchRow]) -> Clause:
     """Return the time of all rows under ncu; of several GPUs that of each, as a sum says nothing.
 
     Of many GPUs those with most time are named, and the others counted.
@@ -826,13 +848,13 @@ def say_total_time(rows: Sequence[LaunchRow]) -> str:
     longest = sorted(totals, key=lambda device: -totals[device])[:GPUS]
     named = [f"{format_seconds(totals[device])} on {device}" for device in longest]
     if more := len(totals) - len(named):
-        named.append(format_counted(more, "other GPU"))
+        named.append(format_count_with_noun(more, "other GPU"))
     return f"{', '.join(named[:-1])} and {named[-1]}"
 
 
-def say_launches_and_time(rows: Sequence[LaunchRow]) -> str:
+def say_launches_and_time(rows: Sequence[LaunchRow]) -> Clause:
     """Return how many launches there are, and the time of all, if they are of one report."""
-    count = format_counted(sum(len(row.launches) for row in rows), "launch", "launches")
+    count = format_count_with_noun(sum(len(row.launches) for row in rows), "launch", "launches")
     failed = sum(len(row.launches) for row in rows if row.median_launch.status != "ok")
     if failed:
         count += f" ({failed:,} not measured)"
@@ -856,7 +878,7 @@ def has_no_metrics(run: JudgedLaunch) -> bool:
 
 def format_count_and_median(row: LaunchRow) -> str:
     """Return how often, and how long one takes: "105 launches, median 17.4 µs"."""
-    count = format_counted(len(row.launches), "launch", "launches")
+    count = format_count_with_noun(len(row.launches), "launch", "launches")
     if not row.known_times_sorted:
         return count
     return f"{count}, median {format_seconds(row.median_launch.time)}"
@@ -864,14 +886,14 @@ def format_count_and_median(row: LaunchRow) -> str:
 
 def format_count_and_times(row: LaunchRow) -> str:
     """Return how often and how long: "105 launches, 1.83 ms in all; median 17.4 µs (17.2 to 17.8)"."""
-    count = format_counted(len(row.launches), "launch", "launches")
+    count = format_count_with_noun(len(row.launches), "launch", "launches")
     if not row.known_times_sorted:
         return count
     mid = row.median_launch.time
     size = next((f for f in (1.0, 1e-3, 1e-6) if mid >= f), 1e-9)
     noun = format_seconds(size).split()[1]
     shortest, median, longest = (
-        format_figures(t / size)
+        format_three_figures(t / size)
         for t in (row.known_times_sorted[0], mid, row.known_times_sorted[-1])
     )
     total = format_seconds(row.total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from profkit.evidence.samples import Interval
 from profkit.records.ablation import AblationRecord, MeasuredAblation, MeasuredPair, Refusal
@@ -10,6 +11,10 @@ from profkit.records.record import Record
 from profkit.reports import figures
 from profkit.show.text import words
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
+
+if TYPE_CHECKING:
+    from profkit.units import TextOrEmpty
+
 
 _NOTHING = "nothing-to-take-away"
 _CLOSE = 1.02  # gains below are within what rounds differ by
@@ -45,7 +50,7 @@ def _show_ablation(name: str, ablation: AblationRecord) -> Iterator[Block]:
     yield _show_verdict(ablation)
 
 
-def format_spread(ablation: AblationRecord) -> str:
+def format_spread(ablation: AblationRecord) -> TextOrEmpty:
     """Return half of the 95 % interval of the time before, in brackets; "" where it is not known."""
     if ablation.low is None or ablation.high is None:
         return ""
@@ -124,7 +129,7 @@ def _show_verdict(ablation: AblationRecord) -> Block:
     return TextLine(f"{text}{other}", verdict.bound)
 
 
-def _describe_overlap(ablation: AblationRecord) -> str:
+def _describe_overlap(ablation: AblationRecord) -> TextOrEmpty:
     """Return which two causes do not add up: each is worth something, and together more than all."""
     reachable = [row for row in ablation.measured if row.reachable and row.sure_gain >= _ALONE]
     if len(reachable) < 2 or ablation.pairs:

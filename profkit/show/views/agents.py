@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from os.path import basename
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.launches import JudgedLaunch, LaunchRow
 from profkit.diagnosis.rule import LaunchFinding, SourceShare
@@ -22,7 +22,7 @@ from profkit.program.document import SecondTriageDocument
 from profkit.program.steps.places import shorten_line_path
 from profkit.show.text import words
 from profkit.show.text.escape import shorten_name
-from profkit.show.text.words import find_fix_to_name_first, get_first_sentence
+from profkit.show.text.words import find_fix_to_name_first, get_first_clause_of_advice
 from profkit.show.views.comparison import BRIEF_METRICS, choose_metrics_to_show
 from profkit.show.views.diagnosis import (
     FINDINGS,
@@ -36,6 +36,10 @@ from profkit.show.views.triage import (
     sum_rows_by_origin,
 )
 
+if TYPE_CHECKING:
+    from profkit.units import KernelJson, OriginKind, TriageJson
+
+
 DIGITS = 4  # of a figure: nobody has measured more
 NAME = 60  # characters of a kernel's name
 PLACES = 2  # source lines of a finding
@@ -43,24 +47,27 @@ Entry = dict[str, Any]
 
 
 def make_launches_entry(
-    runs: Sequence[JudgedLaunch], names: Sequence[str], rows: int, problems: Sequence[str]
+    runs: Sequence[JudgedLaunch],
+    report_names: Sequence[str],
+    row_count: int,
+    problems: Sequence[str],
 ) -> Entry:
-    """Return launches, worst first, of so many rows; `names`: what the agent calls their reports."""
+    """Return launches, worst first, of so many rows; an agent calls their reports by these names."""
     kernels: list[Entry] = []
-    for run, name in zip(runs, names, strict=True):
+    for run, name in zip(runs, report_names, strict=True):
         if kernels:
             kernels.append(make_further_launch_entry(run, name))
         else:
             kernels.append(make_first_launch_entry(run, name))
-    more = rows - len(runs)
+    more = row_count - len(runs)
     return drop_unknown_values(
         {"kernels": kernels, "more_kernels": more or None, "problems": list(problems)}
     )
 
 
-def select_answer(rows: Sequence[LaunchRow], count: int, problems: Sequence[str]) -> Entry:
-    """Return what a brief says of rows, worst first: the answer, `count` of them, and the doubts."""
-    runs = [row.median_launch for row in rows[:count]]
+def select_answer(rows: Sequence[LaunchRow], most_rows: int, problems: Sequence[str]) -> Entry:
+    """Return what a brief says of rows, worst first: the answer, `most_rows` of them, and the doubts."""
+    runs = [row.median_launch for row in rows[:most_rows]]
     names = [str(run.report) for run in runs]
     entry: Entry = {"answer": " ".join(words.write_headline(rows))}
     entry |= make_launches_entry(runs, names, len(rows), problems)
@@ -77,7 +84,7 @@ def make_first_launch_entry(run: JudgedLaunch, report: str) -> Entry:
         entry["findings"] = [make_short_finding_entry(finding) for finding in findings]
         for finding, said in zip(findings, entry["findings"], strict=True):
             if finding in (run.top, find_fix_to_name_first(run)):
-                said["try"] = get_first_sentence(finding.advice)
+                said["try"] = get_first_clause_of_advice(finding.advice)
     else:
         entry["because"] = run.diagnosis.because
     return drop_unknown_values(entry)
@@ -88,7 +95,7 @@ def make_further_launch_entry(run: JudgedLaunch, report: str) -> Entry:
     findings = list_firing_causes(run)[:1]
     entry = make_identity_entry(run, report)
     if findings:
-        entry["findings"] = [make_short_finding_entry(findings[0], places=1)]
+        entry["findings"] = [make_short_finding_entry(findings[0], most_places=1)]
     else:
         entry["because"] = run.diagnosis.because
     return drop_unknown_values(entry)
@@ -115,7 +122,7 @@ def list_firing_causes(run: JudgedLaunch) -> list[LaunchFinding]:
     return [finding for finding in causes if not finding.repeats]
 
 
-def make_short_finding_entry(finding: LaunchFinding, places: int = PLACES) -> Entry:
+def make_short_finding_entry(finding: LaunchFinding, most_places: int = PLACES) -> Entry:
     """Return what a rule says, with the source lines that have most of its cause."""
     expect = finding.expect
     entry: Entry = {"rule": finding.rule, "cause": finding.cause}
@@ -123,7 +130,7 @@ def make_short_finding_entry(finding: LaunchFinding, places: int = PLACES) -> En
         entry["expected"] = expect.gain
         entry["interval"] = [round_figure(expect.low), round_figure(expect.high)]
     entry["at_most"] = finding.gain  # `gain` in the document, which names the expected one so, too
-    entry["where"] = [make_line_entry(line) for line in finding.where[:places]]
+    entry["where"] = [make_line_entry(line) for line in finding.where[:most_places]]
     return drop_unknown_values(entry)
 
 
@@ -149,7 +156,7 @@ def make_run_change_entry(change: RunComparison) -> Entry:
         speedup = change.time.speedup
         time = {"answer": change.time.answer, "sentence": change.time.sentence}
         if speedup:
-            time["speedup"] = select_known_figures(speedup, ("median", "low", "high"))
+            time["speedup"] = round_known_figures(speedup, ("median", "low", "high"))
         time["before"] = round_figure(change.time.before.median)
         time["after"] = round_figure(change.time.after.median)
     entry = {
@@ -169,14 +176,14 @@ def make_estimate_entry(estimate: EstimateAndGain | None) -> Entry | None:
         return None
     names = ("expected", "low", "high", "measured")
     outcome = f"{estimate.outcome} the interval"
-    return {"rule": estimate.rule, **select_known_figures(estimate, names), "outcome": outcome}
+    return {"rule": estimate.rule, **round_known_figures(estimate, names), "outcome": outcome}
 
 
 def make_launch_change_entry(launch: LaunchChange) -> Entry:
     """Return what became of a launch: its bound, its findings, the metrics that say why."""
     moved = []
     for metric in choose_metrics_to_show(launch, BRIEF_METRICS):
-        moved.append({"metric": metric.metric, **select_known_figures(metric, ("before", "after"))})
+        moved.append({"metric": metric.metric, **round_known_figures(metric, ("before", "after"))})
     findings = [finding for finding in launch.findings if not BY_ID[finding.rule].note]
     gone, new = [], []
     still_there: dict[str, dict[str, str]] = {}
@@ -190,7 +197,7 @@ def make_launch_change_entry(launch: LaunchChange) -> Entry:
     entry = {
         "kernel": shorten_name(launch.kernel.after, NAME),
         "bound": {"before": launch.bound.before, "after": launch.bound.after},
-        "profiled_time_s": select_known_figures(launch.profiled_time, ("before", "after")),
+        "profiled_time_s": round_known_figures(launch.profiled_time, ("before", "after")),
         "gone": gone,
         "new": new,
         **still_there,
@@ -199,9 +206,9 @@ def make_launch_change_entry(launch: LaunchChange) -> Entry:
     return drop_unknown_values(entry)
 
 
-def select_known_figures(of: object, names: Sequence[str]) -> Entry:
+def round_known_figures(figures_holder: object, names: Sequence[str]) -> Entry:
     """Return the figures of these names."""
-    return drop_unknown_values({name: getattr(of, name) for name in names})
+    return drop_unknown_values({name: getattr(figures_holder, name) for name in names})
 
 
 def make_program_change_entry(comparison: Mapping[str, Any]) -> Entry:
@@ -246,7 +253,7 @@ def make_step_finding_entry(row: Mapping[str, Any]) -> Entry:
     return drop_unknown_values(entry)
 
 
-def list_origin_entries(document: Mapping[str, Any], by: str) -> list[Entry]:
+def list_origin_entries(document: TriageJson, by: OriginKind) -> list[Entry]:
     """Return a step's GPU time by line, module or operator: what the text's table has."""
     rows = []
     for row in sum_rows_by_origin(document, by)[:GROUPS]:
@@ -257,7 +264,7 @@ def list_origin_entries(document: Mapping[str, Any], by: str) -> list[Entry]:
     return rows
 
 
-def make_short_kernel_entry(row: Mapping[str, Any]) -> Entry:
+def make_short_kernel_entry(row: KernelJson) -> Entry:
     """Return one kernel of a step."""
     names = ("id", "op", "calls", "ms", "limiter")
     entry = {name: row[name] for name in names}

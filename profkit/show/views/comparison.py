@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import isfinite, isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import NOTHING_TO_WIN
@@ -44,6 +44,10 @@ from profkit.show.text.blocks import (
 )
 from profkit.show.text.escape import shorten_name
 
+if TYPE_CHECKING:
+    from profkit.units import Clause, RuleName, Sentence, Share, TextOrEmpty
+
+
 NAME = 60  # characters of a kernel name
 MOVED_SHOWN = 6  # metrics that moved; --all and --json have them all
 GROUPS_SHOWN = 12  # launches that the change did other things to
@@ -53,21 +57,21 @@ NO_RECORD = "has no run record: its correctness is unknown"
 _KEPT = {True: "kept", False: "broken", None: "unknown"}
 
 
-def show_comparison(sides: Compared, *, whole: bool = False) -> Iterator[Block]:
-    """Yield every pair of runs: what a reader looks for first, or the `whole` of it."""
+def show_comparison(sides: Compared, *, is_complete: bool = False) -> Iterator[Block]:
+    """Yield every pair of runs: what a reader looks for first, or with `is_complete` all of it."""
     for change in sides.changes:
         yield Heading(write_change_sentence(change))
-        yield from show_run_change(change, whole=whole)
+        yield from show_run_change(change, is_complete=is_complete)
     if sides.alone:
         yield Heading("Not compared")
         yield TextLine(f"only one side has {', '.join(sides.alone)}")
 
 
-def show_run_change(change: RunComparison, *, whole: bool) -> Iterator[Block]:
+def show_run_change(change: RunComparison, *, is_complete: bool) -> Iterator[Block]:
     """Yield what became of two runs: the time first, then the launches, then what else differs.
 
-    Only the `whole` has every metric, the times under ncu beside measured ones, and predictions and
-    resources as tables.
+    Only with `is_complete` it has every metric, the times under ncu beside measured ones, and
+    predictions and resources as tables.
     """
     if not change.compared:
         for refusal in change.refusals:
@@ -77,19 +81,19 @@ def show_run_change(change: RunComparison, *, whole: bool) -> Iterator[Block]:
         return
     yield from _show_answer(change)
     groups = group_launches_changed_alike(change.launches)
-    if not whole:
+    if not is_complete:
         groups = groups[:GROUPS_SHOWN]
     for group in groups:
-        yield from _show_group(group, change, whole=whole)
-    if whole:
+        yield from _show_group(group, change, is_complete=is_complete)
+    if is_complete:
         yield from _show_predictions(change.promises)
         yield from _show_resources(change)
     else:
-        yield from _list_what_tables_have(change)
+        yield from _list_tables_as_lines(change)
     yield from _show_notes(change)
 
 
-def _list_what_tables_have(change: RunComparison) -> Iterator[TextLine]:
+def _list_tables_as_lines(change: RunComparison) -> Iterator[TextLine]:
     """Yield predictions and resources in a line each; a prediction that was not kept is named."""
     kept = sum(prediction.kept is True for prediction in change.promises)
     if change.promises:
@@ -112,7 +116,7 @@ def _list_what_tables_have(change: RunComparison) -> Iterator[TextLine]:
 
 def _show_answer(change: RunComparison) -> Iterator[TextLine]:
     """Yield what changed and by how much, and how that is known."""
-    yield from show_time_under_ncu(change)
+    yield from show_ncu_time_without_timing(change)
     if UNLIKE_NAMES in change.notes:
         yield TextLine(UNLIKE_NAMES, "note")
     yield from _list_unmatched_kernels(change)
@@ -173,7 +177,7 @@ def _show_notes(change: RunComparison) -> Iterator[Block]:
         yield TextLine(note, "note")
 
 
-def _list_distinct_notes(change: RunComparison) -> list[str]:
+def _list_distinct_notes(change: RunComparison) -> list[Sentence]:
     """Return the notes of a comparison; that both sides lack a run record is one of them."""
     lacking = [f"{side} {NO_RECORD}" for side in (change.before, change.after)]
     if not all(note in change.notes for note in lacking):
@@ -219,19 +223,21 @@ def group_launches_changed_alike(launches: Iterable[LaunchChange]) -> list[Launc
     return groups
 
 
-def _show_group(group: LaunchGroup, change: RunComparison, *, whole: bool) -> Iterator[Block]:
+def _show_group(group: LaunchGroup, change: RunComparison, *, is_complete: bool) -> Iterator[Block]:
     """Yield one launch, or the longest of several that became the same."""
     is_only = len(change.launches) == 1
     if not is_only:
         yield Heading(_write_group_title(group), 2)
         yield from show_cause_of_change(group.shown, change)
     is_timed = change.time is not None or not is_only
-    yield from _show_both_launches(group.shown, timed=is_timed and (whole or not is_only))
+    yield from _show_both_launches(
+        group.shown, is_time_shown=is_timed and (is_complete or not is_only)
+    )
     if is_only and change.time is not None:
         yield TextLine(describe_timing(change), "measured")
-    yield from _list_findings_of_one_side(group.shown.findings, whole=whole)
+    yield from _list_findings_of_one_side(group.shown.findings, is_complete=is_complete)
     yield from _show_changed_findings(group.shown, change)
-    yield from _show_moved_metrics(group.shown, whole=whole)
+    yield from _show_moved_metrics(group.shown, is_complete=is_complete)
     yield from _list_metrics_of_one_side(group.shown)
 
 
@@ -254,7 +260,7 @@ def _format_resource_amount(resource: ResourceChange, value: float | None) -> st
     return figures.format_value_with_unit(value, resource.unit)
 
 
-def _format_resource_change(resource: ResourceChange) -> str:
+def _format_resource_change(resource: ResourceChange) -> TextOrEmpty:
     """Return how a resource changed, as a metric is: a factor, or points of a share."""
     if resource.before is None or resource.after is None:
         return ""
@@ -262,7 +268,7 @@ def _format_resource_change(resource: ResourceChange) -> str:
     return format_change(change)
 
 
-def show_time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
+def show_ncu_time_without_timing(change: RunComparison) -> Iterator[TextLine]:
     """Yield what a reader of two reports looks for first, where nothing else was timed."""
     if change.time is not None or not change.launches:
         return
@@ -291,7 +297,7 @@ _BECAME: dict[FindingState, str] = {
 }
 
 
-def say_finding_change(change: FindingChange) -> str:
+def say_finding_change(change: FindingChange) -> Clause:
     """Return what became of a finding: "fixed-latency is down: 37 % -> 19 % of the warps' time"."""
     said = f"{change.rule} {_BECAME[change.state]}"
     if change.state == "gone" and _is_much_left(change):
@@ -307,7 +313,7 @@ def show_cause_of_change(launch: LaunchChange, change: RunComparison) -> Iterato
     """Yield what explains the change in time, and what leads now."""
     found = {finding.rule: finding for finding in launch.findings}
     if change.time is None or change.time.reason != "identical":
-        yield from _iterate_causes_of_time_change(launch, found, change)
+        yield from _say_cause_of_time_change(launch, found, change)
     before, after = launch.leads.before, launch.leads.after
     if after in found:
         worth = words.format_gain_as_bound(found[after].after.gain)
@@ -320,8 +326,8 @@ def show_cause_of_change(launch: LaunchChange, change: RunComparison) -> Iterato
         yield TextLine("no finding is left: less work is what would make it faster", "next")
 
 
-def _iterate_causes_of_time_change(
-    launch: LaunchChange, changes_by_rule: Mapping[str, FindingChange], change: RunComparison
+def _say_cause_of_time_change(
+    launch: LaunchChange, changes_by_rule: Mapping[RuleName, FindingChange], change: RunComparison
 ) -> Iterator[TextLine]:
     """Yield the finding that explains a change in time; without one that none does."""
     cause = change.cause
@@ -337,14 +343,14 @@ def _iterate_causes_of_time_change(
         yield TextLine(_say_unexplained_change(launch, change.time.answer), "why")
 
 
-def _say_time_of_cause(share: float, time: TimeComparison) -> str:
+def _say_time_of_cause(share: Share, time: TimeComparison) -> Clause:
     """Return how much of the time that a change saved or lost is a cause's: "28.2 of the 49.7 µs"."""
     did = {"faster": "saved", "slower": "lost"}.get(time.answer, "changed")
     whole = abs(time.before.median - time.after.median)
     number, _, unit = figures.format_seconds(whole).partition(" ")
     if share >= 1:
         return f"which accounts for all of the {number} {unit} {did}"
-    part = figures.format_figures(share * float(number.replace(",", "")))
+    part = figures.format_three_figures(share * float(number.replace(",", "")))
     return f"which accounts for about {part} of the {number} {unit} {did}"
 
 
@@ -377,7 +383,7 @@ def _list_changed_findings(launch: LaunchChange, change: RunComparison) -> Itera
         yield TextLine(text, describe_finding_state(finding))
 
 
-def _say_why_it_changed(finding: FindingChange) -> str:
+def _say_why_it_changed(finding: FindingChange) -> Clause:
     """Return how much of a cause there was and is, else what the cause is."""
     if finding.explained_by is not None:
         return finding.why
@@ -388,7 +394,7 @@ def _say_why_it_changed(finding: FindingChange) -> str:
     return finding.before.cause
 
 
-def _format_gains_of_sides(finding: FindingChange) -> str:
+def _format_gains_of_sides(finding: FindingChange) -> Clause:
     """Return what fixing a finding could gain: "at most 2.16x before, 2.48x now"."""
     gains = []
     for side, when in ((finding.before, "before"), (finding.after, "now")):
@@ -405,7 +411,7 @@ def _format_gains_of_sides(finding: FindingChange) -> str:
 _CLOCKS = ("sm_clock", "dram_clock")
 
 
-def _say_unexplained_change(launch: LaunchChange, answer: str) -> str:
+def _say_unexplained_change(launch: LaunchChange, answer: str) -> Sentence:
     """Return that no finding explains a change in time, with the metrics that moved farthest."""
     said = f"the findings do not say why it is {answer}"
     moved = []
@@ -462,7 +468,7 @@ _WAYS = {"<": "at most", ">": "at least", "~": "about"}
 _OTHER_WAYS = {"<": "above", ">": "below", "~": "away from"}
 
 
-def say_prediction(prediction: HeaderPrediction) -> str:
+def say_prediction(prediction: HeaderPrediction) -> Clause:
     """Return what a header says in words: "inst_ffma at most 0.1x", "does not fix tail-effect"."""
     rule, kind = prediction.rule, prediction.said
     if kind == "fixes":
@@ -560,7 +566,7 @@ def write_change_sentence(change: RunComparison) -> str:
     return f"{after} is {answer} than {before}: {sentence}"
 
 
-def say_time_change(change: RunComparison) -> tuple[str, str]:
+def say_time_change(change: RunComparison) -> tuple[Sentence, str]:
     """Return the verdict on time as a sentence and its mark."""
     time = change.time
     if time is None:
@@ -573,7 +579,7 @@ def say_time_change(change: RunComparison) -> tuple[str, str]:
 NO_TIMING = "; a duration under ncu is not a timing ("  # which the line with that duration says
 
 
-def _say_untimed(change: RunComparison) -> str:
+def _say_untimed(change: RunComparison) -> Sentence:
     """Return why there is no answer about time, and what would give one."""
     if change.untimed not in ("both sides", "unchanged"):
         why, _, hint = change.time_note.partition(NO_TIMING)
@@ -587,7 +593,7 @@ def _say_untimed(change: RunComparison) -> str:
     return f"{said}{bracket}{hint}"
 
 
-def _say_speedup(time: TimeComparison) -> str:
+def _say_speedup(time: TimeComparison) -> Clause:
     """Return by how much the time changed, as far as another session would find it."""
     if time.answer not in ("faster", "slower") or isnan(time.across_sessions.low):
         said = time.sentence.removeprefix("the same ")  # the mark says it
@@ -600,7 +606,7 @@ def _say_speedup(time: TimeComparison) -> str:
     return format_ratio(across)
 
 
-def describe_timing(change: RunComparison) -> str:
+def describe_timing(change: RunComparison) -> Clause:
     """Return how the times were taken, and how far apart they are."""
     time = change.time
     if time is None:
@@ -629,7 +635,7 @@ def format_both_bounds(launch: LaunchChange) -> str:
     )
 
 
-def _show_both_launches(launch: LaunchChange, *, timed: bool) -> Iterator[Block]:
+def _show_both_launches(launch: LaunchChange, *, is_time_shown: bool) -> Iterator[Block]:
     """Yield kernel and limit of both sides; the time under ncu where it is not said elsewhere."""
     kernel, time = launch.kernel, launch.profiled_time
     yield TextLine(
@@ -637,7 +643,7 @@ def _show_both_launches(launch: LaunchChange, *, timed: bool) -> Iterator[Block]
         "kernel",
     )
     yield TextLine(format_both_bounds(launch), "limit")
-    if timed:
+    if is_time_shown:
         times = f"{figures.format_seconds(time.before)} -> {figures.format_seconds(time.after)}"
         yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
 
@@ -652,11 +658,11 @@ def _list_metrics_of_one_side(launch: LaunchChange) -> Iterator[TextLine]:
             yield TextLine(f"collected in {side} only: {some}", "note")
 
 
-def _show_moved_metrics(launch: LaunchChange, *, whole: bool) -> Iterator[Block]:
+def _show_moved_metrics(launch: LaunchChange, *, is_complete: bool) -> Iterator[Block]:
     """Yield the metrics that moved; near-copies are one row where not all are asked for."""
     chosen = choose_metrics_to_show(launch, len(launch.moved))
     title = "Metrics that moved"
-    if whole or len(chosen) <= MOVED_SHOWN:
+    if is_complete or len(chosen) <= MOVED_SHOWN:
         rows = list(map(list_move_cells, chosen))
     else:
         rows = make_metric_rows_merging_copies(chosen)[:MOVED_SHOWN]
@@ -667,7 +673,7 @@ def _show_moved_metrics(launch: LaunchChange, *, whole: bool) -> Iterator[Block]
 
 
 def _list_findings_of_one_side(
-    findings: Iterable[FindingChange], *, whole: bool
+    findings: Iterable[FindingChange], *, is_complete: bool
 ) -> Iterator[TextLine]:
     """Yield the findings that stay, and doubts of one side; both clocks are in a note already."""
     stay, notes = [], []
@@ -681,7 +687,7 @@ def _list_findings_of_one_side(
     for finding in notes:
         if finding.before.status == finding.after.status:
             continue
-        if finding.rule == "clocks-unsteady" and not whole:
+        if finding.rule == "clocks-unsteady" and not is_complete:
             continue
         side, cause = "BEFORE only", finding.before.cause
         if finding.after.status == "fires":
@@ -768,7 +774,7 @@ def format_change(metric: MovedMetric) -> str:
     return f"{metric.factor:,.0f}x"
 
 
-def round_share_to_printed_percent(share: float) -> float:
+def round_share_to_printed_percent(share: Share) -> float:
     """Return a share in per cent with the digits that it is printed with."""
     return float(figures.format_share(share).removesuffix(" %"))
 
@@ -799,7 +805,7 @@ def indent_name(step: LadderStep) -> str:
     return " " * step.depth + step.variant  # a ladder of twelve steps has to fit a line
 
 
-def get_answer_of_step(step: LadderStep) -> str:
+def get_answer_of_step(step: LadderStep) -> TextOrEmpty:
     if step.change is None:
         return ""
     if step.change.time:
@@ -855,7 +861,7 @@ def _list_brief_lines(change: RunComparison) -> Iterator[str]:
     if not change.compared:
         yield from (f"not compared: {refusal.sentence}" for refusal in change.refusals)
         return
-    yield from map(_write_marked, show_time_under_ncu(change))
+    yield from map(_write_marked, show_ncu_time_without_timing(change))
     if change.estimate is not None:
         yield f"predicted: {_say_estimate_of_change(change, change.estimate)}"
     if change.time is not None:
@@ -935,7 +941,7 @@ def show_predicted_times(
     yield from _show_uncertain_predictions(expected)
 
 
-def _say_predicted_time(variant: str, changed_counters: str, row: ExpectedLaunch) -> str:
+def _say_predicted_time(variant: str, changes_text: Clause, row: ExpectedLaunch) -> Sentence:
     """Return the time of one case if counts change so, beside its time now."""
     name = f"{variant} {row.case}"
     if row.kernel:
@@ -945,7 +951,7 @@ def _say_predicted_time(variant: str, changed_counters: str, row: ExpectedLaunch
     gain = f"expect {words.format_expectation(row.expect)}"
     if row.at_most is not None and row.expect.gain >= 1:
         gain += f", {words.format_gain_as_bound(row.at_most)}"
-    return f"With {changed_counters}, {name} would take about {then} under ncu instead of {now}: {gain}"
+    return f"With {changes_text}, {name} would take about {then} under ncu instead of {now}: {gain}"
 
 
 def _make_table_of_predicted_times(expected: Sequence[ExpectedLaunch]) -> Grid:
@@ -962,7 +968,7 @@ def _make_table_of_predicted_times(expected: Sequence[ExpectedLaunch]) -> Grid:
     return make_grid(expected, columns, narrow=True)
 
 
-def _say_counter_change(change: CounterChange) -> str:
+def _say_counter_change(change: CounterChange) -> Clause:
     """Return a changed count in words: "4x the blocks", "1/32 of the inst_exp"."""
     name = change.metric
     for alias, metric in ALIASES.items():

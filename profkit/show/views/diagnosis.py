@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import isfinite, nan
 from os.path import basename
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis.launches import HotLine, JudgedLaunch, LaunchRow, NvidiaRule
 from profkit.diagnosis.rule import LaunchFinding
@@ -22,6 +23,17 @@ from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, TextSpan, Words, get_plain_text, join_with_breaks
 from profkit.show.text.escape import cut_middle, escape_text, shorten_name
 from profkit.show.views.screen import describe_launch_in_line, show_measurement_doubts
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        Clause,
+        CommandText,
+        RuleName,
+        Seconds,
+        Sentence,
+        TextOrEmpty,
+    )
+
 
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
@@ -55,7 +67,7 @@ def show_diagnosis(
     head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
     cells = tuple(list_row_cells(number, row, total) for number, row in enumerate(listed, 1))
     yield blocks.Grid(head, cells, indent=0, narrow=True, spare=(">share", "bound", "launch"))
-    yield blocks.Paragraph(TextSpan(write_launch_count_and_order(listed, rows), "dim"))
+    yield blocks.Paragraph(TextSpan(write_launch_summary_line(listed, rows), "dim"))
     before = None
     for number, row in enumerate(rows_with_lines, 1):
         yield show_folded_verdict(row, number, total, before)
@@ -93,7 +105,9 @@ def suggest_next_commands(
     yield blocks.Command(f"profkit diagnose {report}{only} --lines 5", "the hottest source lines")
 
 
-def write_brief_diagnosis(rows: Sequence[LaunchRow], onward: Sequence[str] | None = None) -> str:
+def write_brief_diagnosis(
+    rows: Sequence[LaunchRow], onward: Sequence[str] | None = None
+) -> TextOrEmpty:
     """Return the first row's answer, its further findings, and the rows behind it in a line each.
 
     The first rows have their source lines; `onward` is what to go on with, a line each (None takes
@@ -135,7 +149,7 @@ def _list_further_findings(run: JudgedLaunch) -> list[str]:
     return lines
 
 
-def list_doubts_of_measurement(rows: Sequence[LaunchRow]) -> list[str]:
+def list_doubts_of_measurement(rows: Sequence[LaunchRow]) -> list[Sentence]:
     """Return what to doubt of the measurement, a line of plain text each."""
     lines = []
     for block in show_measurement_doubts(rows):
@@ -143,7 +157,7 @@ def list_doubts_of_measurement(rows: Sequence[LaunchRow]) -> list[str]:
     return lines
 
 
-def list_commands_for_agents(run: JudgedLaunch) -> list[str]:
+def list_commands_for_agents(run: JudgedLaunch) -> list[CommandText]:
     """Return the commands that lead on from a launch, for one who reads no page."""
     if run.status != "ok":
         return [words.suggest_retry_command(run)]
@@ -186,9 +200,9 @@ def _describe_finding_briefly(finding: LaunchFinding, told: JudgedLaunch | None 
 # The table.
 
 
-def write_launch_count_and_order(
+def write_launch_summary_line(
     shown_rows: Sequence[LaunchRow], all_rows: Sequence[LaunchRow]
-) -> str:
+) -> Sentence:
     """Return how many launches there are, their time, how many rows are listed and in what order."""
     hidden = ""
     if len(all_rows) > len(shown_rows):
@@ -197,7 +211,7 @@ def write_launch_count_and_order(
     return f"{words.say_launches_and_time(all_rows)}{hidden}; {order}."
 
 
-def list_row_cells(number: int, row: LaunchRow, total_seconds: float) -> tuple[Words, ...]:
+def list_row_cells(row_number: int, row: LaunchRow, total_seconds: Seconds) -> tuple[Words, ...]:
     """Return a row of the table; `total_seconds` is the time of all rows, in s."""
     run = row.median_launch
     if len(row.launches) > 1:
@@ -205,7 +219,7 @@ def list_row_cells(number: int, row: LaunchRow, total_seconds: float) -> tuple[W
     else:
         launch = words.name_launch_by_variant(run) or words.name_launch_by_report(run)
     return (
-        str(number),
+        str(row_number),
         TextSpan(run.kernel, "name"),
         TextSpan(cut_middle(escape_text(launch), NAMED), "dim"),
         figures.format_seconds(row.total) if row.known_times_sorted else "?",
@@ -216,7 +230,7 @@ def list_row_cells(number: int, row: LaunchRow, total_seconds: float) -> tuple[W
     )
 
 
-def format_share_of_time(row: LaunchRow, total_seconds: float) -> str:
+def format_share_of_time(row: LaunchRow, total_seconds: Seconds) -> TextOrEmpty:
     """Return a row's part of all time: 12.3 %, <0.1 %; "" where it has no duration."""
     part = 0.0
     if total_seconds:
@@ -234,7 +248,7 @@ def format_share_of_time(row: LaunchRow, total_seconds: float) -> str:
 
 
 def show_folded_verdict(
-    row: LaunchRow, number: int, total_seconds: float, before: JudgedLaunch | None = None
+    row: LaunchRow, row_number: int, total_seconds: Seconds, before: JudgedLaunch | None = None
 ) -> blocks.Fold:
     """Return the verdict on a row's launch of median time; `before` is that of the fold before."""
     run = row.median_launch
@@ -243,7 +257,7 @@ def show_folded_verdict(
     else:
         judged = run.status
     title = (
-        TextSpan(f"{number}. ", "strong"),
+        TextSpan(f"{row_number}. ", "strong"),
         TextSpan(run.kernel, "name"),
         TextSpan(f" {judged}", "strong"),
     )
@@ -254,10 +268,10 @@ def show_folded_verdict(
         *show_doubts(run),
         *(_list_hot_lines(run.lines) if run.lines else ()),
     )
-    return blocks.Fold(title, inside, shown=number == 1)
+    return blocks.Fold(title, inside, shown=row_number == 1)
 
 
-def show_launch_identity(row: LaunchRow, total_seconds: float) -> Iterator[Block]:
+def show_launch_identity(row: LaunchRow, total_seconds: Seconds) -> Iterator[Block]:
     """Yield which launch is shown of a row, where and how large it ran, and the verdict on it."""
     yield blocks.Paragraph(
         join_with_breaks(TextSpan(line, "dim") for line in list_launch_facts(row, total_seconds))
@@ -268,7 +282,7 @@ def show_launch_identity(row: LaunchRow, total_seconds: float) -> Iterator[Block
     )
 
 
-def list_launch_facts(row: LaunchRow, total_seconds: float) -> Iterator[str]:
+def list_launch_facts(row: LaunchRow, total_seconds: Seconds) -> Iterator[str]:
     """Yield when and how a launch ran: time, part of all, sizes, device, clocks."""
     run = row.median_launch
     part = "duration not collected"
@@ -336,7 +350,7 @@ def show_findings(
         )
 
 
-def _group_unknown_rules(run: JudgedLaunch) -> dict[str, list[str]]:
+def _group_unknown_rules(run: JudgedLaunch) -> dict[Clause, list[RuleName]]:
     """Return the rules that could not be asked, by a clause that says why: "without --section X".
 
     Where many sections are missing the set was small, and one clause says so of all of them.

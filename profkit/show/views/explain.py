@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis import pages
 from profkit.diagnosis.rule import LaunchRule
@@ -26,7 +27,7 @@ from profkit.program.rules import list_rule_texts
 from profkit.program.triage import triage_timeline
 from profkit.records.ablation import read_ablations_by_rule
 from profkit.records.paths import FULL
-from profkit.reports.figures import format_counted, format_figures, format_speedup
+from profkit.reports.figures import format_count_with_noun, format_speedup, format_three_figures
 from profkit.reports.figures import format_value_with_unit as format_quantity
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
@@ -35,6 +36,10 @@ from profkit.show.text.glossary import SCREEN_WORDS, normalize_screen_word
 from profkit.show.text.labels import NCU_LABELS, find_catalogue_name, find_rules_for_ncu_rule
 from profkit.show.text.terminal import ShowsItself
 from profkit.show.text.thresholds import get_compared_quantity
+
+if TYPE_CHECKING:
+    from profkit.units import NcuMetricName, RuleName, Sentence
+
 
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
 RECORD = "run record"
@@ -184,7 +189,7 @@ def _explain_profkits_name(word: str) -> Explanation | None:
     return None
 
 
-def _find_metrics_reading_counter(counter: str) -> list[Metric]:
+def _find_metrics_reading_counter(counter: NcuMetricName) -> list[Metric]:
     """Return the metrics that one of ncu's own counters is read for."""
     readers = []
     for metric in CATALOGUE.values():
@@ -234,7 +239,7 @@ def _find_title(name: str) -> str:
     return CATALOGUE[name].meaning
 
 
-def _explain_counter(name: str, readers: list[Metric]) -> Parts:
+def _explain_counter(name: NcuMetricName, readers: list[Metric]) -> Parts:
     """Return what one of ncu's own counters is read for: first where it is what is measured.
 
     In a share of all warp states each of them is part of the whole: that is said in one line.
@@ -303,13 +308,13 @@ def _judge_and_describe_example(example: Example) -> str:
     """Return what triage says first of an example, and of what."""
     of = triage_timeline(run_example(example))
     step = (
-        f"a step of {format_figures(of.split.period / 1e6)} ms, {len(of.steps.typical.works)} "
+        f"a step of {format_three_figures(of.split.period / 1e6)} ms, {len(of.steps.typical.works)} "
         "launches"
     )
     if of.verdict.category:
         return f"{step}: {of.verdict.category}: {of.verdict.say}"
     first = of.findings[0]
-    return f"{step}: {first.cause} (saves about {format_figures(first.saving.expected)} ms)"
+    return f"{step}: {first.cause} (saves about {format_three_figures(first.saving.expected)} ms)"
 
 
 def _replace_template_fields(text: str) -> str:
@@ -350,13 +355,13 @@ def _find_rule_containing_word(word: str) -> str:
     return word
 
 
-def _has_words_in_name(rule: str, asked: str) -> bool:
+def _has_words_in_name(rule: RuleName, asked: str) -> bool:
     """Return whether the words asked for follow each other in a rule's name, in the singular too."""
     name = f"-{rule}-"
     return f"-{asked}-" in name or f"-{asked}s-" in name
 
 
-def find_nearest_names(name: str) -> str:
+def find_nearest_names(name: str) -> Sentence:
     """Return which known names are nearest to an unknown one, as a hint."""
     holding = []
     for rule in (*BY_ID, *STEP_RULES):
@@ -379,7 +384,7 @@ _WORD = re.compile(r"[a-z0-9]{4,}")  # shorter ones are like too many others
 _NEAR_WORD = 0.85
 
 
-def _find_rules_with_near_words(name: str) -> list[str]:
+def _find_rules_with_near_words(name: str) -> list[RuleName]:
     """Return the rules whose name or title has words like those asked for, most of them first."""
     asked = _WORD.findall(name.lower())
     titles = {rule.id: rule.title for rule in BY_ID.values()}
@@ -519,7 +524,9 @@ def explain_gain_on_probes(rule: LaunchRule) -> tuple[Words, ...]:
         said.append((gain, f", probe {pair.probe} ({pair.title}); fixed: {pair.relieves}"))
     more = len(pairs) - SHOWN
     if more > 0:
-        said.append(f"and {format_counted(more, 'more probe', 'more probes')} of this cause")
+        said.append(
+            f"and {format_count_with_noun(more, 'more probe', 'more probes')} of this cause"
+        )
     return tuple(said)
 
 

@@ -14,6 +14,8 @@ from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, ma
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profkit.units import Share, TextOrEmpty
+
 
 def show_history_steps(steps: Sequence[HistoryStep]) -> Iterator[Block]:
     """Yield every subject's runs, oldest first, each against the one before it."""
@@ -47,7 +49,7 @@ def _list_history_cells(step: HistoryStep) -> tuple[str, ...]:
     return measured.replace("T", " "), commit, run.gpu or "", time, speedup, answer, seen_from
 
 
-def format_percent_or_unknown(share: float | None, unknown: str = "") -> str:
+def format_percent_or_unknown(share: Share | None, unknown: str = "") -> str:
     if share is None or isnan(share):
         return unknown
     return figures.format_percent(share, 2)
@@ -116,7 +118,7 @@ def convert_to_json_value(value: Any) -> Any:
     return str(value)
 
 
-def format_table_cell(value: Any) -> str:
+def format_table_cell(value: Any) -> TextOrEmpty:
     plain = convert_to_json_value(value)
     if plain is None:
         return ""

@@ -19,6 +19,8 @@ from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, Te
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profkit.units import MarkdownText, Seconds, Sentence, TextOrEmpty
+
 Entry = Mapping[str, Any]
 
 
@@ -86,7 +88,7 @@ def show_captured_kernels(rows: Sequence[Entry]) -> Iterator[Block]:
     yield TextLine(f"{len(with_file)} of {len(rows)} kernels, {kept} of {launches} launches{share}")
 
 
-def format_build_seconds(seconds: float | None) -> str:
+def format_build_seconds(seconds: Seconds | None) -> TextOrEmpty:
     if seconds is None:
         return ""
     return figures.format_seconds(seconds)
@@ -141,16 +143,16 @@ def list_check_cells(row: Entry) -> tuple[str, ...]:
     return row["variant"], row["status"], cases, worst, tolerance, sanitizer
 
 
-def list_check_faults(check: Entry, most: int = 5) -> list[str]:
+def list_check_faults(check: Entry, most_faults: int = 5) -> list[str]:
     """Return the first faults of a check, one line each, and how many more there are."""
     lines = []
     for case in check["cases"]:
         where = f"{check['variant']} {case['case']} seed {case['seed']}"
         lines += [f"{where}: {fault}" for fault in case["faults"]]
     more = []
-    if len(lines) > most:
-        more = [f"{check['variant']}: and {len(lines) - most} more"]
-    return [*lines[:most], *more]
+    if len(lines) > most_faults:
+        more = [f"{check['variant']}: and {len(lines) - most_faults} more"]
+    return [*lines[:most_faults], *more]
 
 
 def show_timed_case(
@@ -168,12 +170,12 @@ def show_timed_case(
         yield TextLine(text, "note")
 
 
-def get_warm_median(row: Entry) -> float:
+def get_warm_median(row: Entry) -> Seconds:
     time: float = row["timing"]["l2"]["warm"]["median"]
     return time
 
 
-def list_time_cells(row: Entry, best: float | None) -> tuple[str, ...]:
+def list_time_cells(row: Entry, best: Seconds | None) -> tuple[str, ...]:
     """Return a variant's row: its times with a warm and a cold L2, the ratio to the best reference."""
     timing = row["timing"]
     backend = ""
@@ -252,7 +254,7 @@ def show_run_without_counters(name: str, record: Record) -> Iterator[Block]:
     for launch in record.shape:
         waves = "unknown"
         if launch.waves is not None:
-            waves = figures.format_figures(launch.waves)
+            waves = figures.format_three_figures(launch.waves)
         idle = ""
         if launch.idle_sms:
             idle = f", {launch.idle_sms} SMs never get one"
@@ -279,7 +281,9 @@ def show_ended_search(search: Entry) -> Iterator[Block]:
     yield from (TextLine(text, "steering") for text in explain_steering(search))
 
 
-def write_search_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> str:
+def write_search_summary(
+    search: Entry, history: pd.DataFrame, pictures: Sequence[str]
+) -> MarkdownText:
     return blocks.render_markdown(show_search_summary(search, history, pictures))
 
 
@@ -317,7 +321,7 @@ def show_search_decision(search: Entry) -> TextLine:
     return TextLine(search["because"], "keep" if search["keep"] else "fall back")
 
 
-def describe_outcomes(search: Entry) -> str:
+def describe_outcomes(search: Entry) -> Sentence:
     """Return how many trials came to what, and why the search ended."""
     outcomes = ", ".join(f"{n} {what}" for what, n in search["outcomes"].items())
     return (
@@ -404,7 +408,7 @@ def show_incumbents(history: pd.DataFrame) -> Block:
     return make_grid(steps.to_dict("records"), columns)
 
 
-def format_confirmed_speedup(row: Mapping[Any, Any]) -> str:
+def format_confirmed_speedup(row: Mapping[Any, Any]) -> TextOrEmpty:
     """Return the confirmed speed-up with its interval; "" where it was not confirmed."""
     low, high = row["confirmed_low"], row["confirmed_high"]
     if isnan(low):

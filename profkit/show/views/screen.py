@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from os.path import basename
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis.launches import JudgedLaunch, LaunchRow
 from profkit.diagnosis.rule import LaunchFinding
@@ -18,6 +19,10 @@ from profkit.reports import figures
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, TextSpan, Words
 from profkit.show.text.escape import escape_text, shorten_name
+
+if TYPE_CHECKING:
+    from profkit.units import ClauseOrEmpty, FilePath, MetricName, TextOrEmpty
+
 
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 2  # rule results with the largest estimates; --json has them all
@@ -66,14 +71,17 @@ def make_rows_grid(rows: Sequence[LaunchRow]) -> blocks.Grid:
 
 
 def _list_row_cells(
-    number: int, row: LaunchRow, files: Mapping[str, str], names: Counter[str]
+    row_number: int,
+    row: LaunchRow,
+    letter_by_report: Mapping[str, str],
+    count_by_kernel_name: Counter[str],
 ) -> tuple[Words, ...]:
-    """Return a row of the table; `files` has a letter for each report, `names` how often each kernel."""
+    """Return a row of the table, with the letter of its report and how often its kernel is there."""
     run = row.median_launch
     launch = words.name_launch_by_variant(run)
-    if not launch and len(files) > 1:
-        launch = f"{files[run.report]}#{run.index}"
-    elif not launch and names[run.kernel] > 1:
+    if not launch and len(letter_by_report) > 1:
+        launch = f"{letter_by_report[run.report]}#{run.index}"
+    elif not launch and count_by_kernel_name[run.kernel] > 1:
         launch = f"#{run.index}"
     time, saves, star = "?", "", ""
     if row.known_times_sorted:
@@ -83,7 +91,7 @@ def _list_row_cells(
     if words.find_larger_gains(run):
         star = _STARRED
     return (
-        str(number),
+        str(row_number),
         TextSpan(run.kernel, "name"),
         TextSpan(launch, "dim"),
         _format_launch_count(row),
@@ -111,7 +119,7 @@ def _list_larger_gains(rows: Sequence[LaunchRow]) -> Iterator[Block]:
         yield blocks.Paragraph(TextSpan(f"* more is expected in {'; '.join(said)}", "dim"))
 
 
-def assign_report_letters(rows: Sequence[LaunchRow]) -> dict[str, str]:
+def assign_report_letters(rows: Sequence[LaunchRow]) -> dict[FilePath, str]:
     """Return report -> the letter that the table has for it, in the order of its rows."""
     reports = dict.fromkeys(row.median_launch.report for row in rows)
     return {report: chr(ord("a") + n) for n, report in enumerate(reports)}
@@ -126,7 +134,7 @@ def _list_reports(rows: Sequence[LaunchRow]) -> Iterator[Block]:
         yield blocks.TextLine(TextSpan(escape_text(basename(report)), "dim"), letter)
 
 
-def _format_launch_count(row: LaunchRow) -> str:
+def _format_launch_count(row: LaunchRow) -> TextOrEmpty:
     if len(row.launches) > 1:
         return str(len(row.launches))
     return ""
@@ -141,7 +149,7 @@ def _get_rule_or_status(run: JudgedLaunch) -> str:
     return "-"
 
 
-def format_gain_cell(finding: LaunchFinding | None) -> str:
+def format_gain_cell(finding: LaunchFinding | None) -> TextOrEmpty:
     """Return what a fix is worth briefly: "2.01x", "2.6-8.9x", "<= 1.2x", "at limit"."""
     if finding is None:
         return ""
@@ -155,14 +163,14 @@ def format_gain_cell(finding: LaunchFinding | None) -> str:
             return f"<= {figures.format_speedup(finding.gain)}"
         return "unknown"
     if hope.is_wide:
-        return f"{figures.format_figures(hope.low)}-{figures.format_speedup(hope.high)}"
+        return f"{figures.format_three_figures(hope.low)}-{figures.format_speedup(hope.high)}"
     return figures.format_speedup(hope.gain)
 
 
-def _describe_listed_launches(rows: Sequence[LaunchRow], listed: int) -> str:
+def _describe_listed_launches(rows: Sequence[LaunchRow], listed_row_count: int) -> str:
     said = words.say_launches_and_time(rows)
-    if len(rows) > listed:
-        said += f"; {listed} of {len(rows)} rows shown (--all)"
+    if len(rows) > listed_row_count:
+        said += f"; {listed_row_count} of {len(rows)} rows shown (--all)"
     if len(rows) > 1:
         said += f"; {words.describe_row_order(rows)}"
     return f"{said}."
@@ -171,28 +179,24 @@ def _describe_listed_launches(rows: Sequence[LaunchRow], listed: int) -> str:
 # The first row in short.
 
 
-def _show_first_row(row: LaunchRow, further: int) -> blocks.Fold:
+def _show_first_row(row: LaunchRow, most_further_findings: int) -> blocks.Fold:
     """Return a row in short; so many findings have a line, all others one together."""
     run = row.median_launch
     title = TextSpan(
         f"{shorten_name(run.kernel, words.NAME)}: {_describe_verdict_figures(run)}", "strong"
     )
-    causes, firing = [], []
-    for finding in run.diagnosis.findings:
-        if finding.status == "fires" and not finding.note:
-            causes.append(finding)
-            if not finding.repeats:
-                firing.append(finding)
-    firing = words.put_larger_gains_first(run, firing)
+    causes = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
+    own_causes = [finding for finding in causes if not finding.repeats]
+    firing = words.put_larger_gains_first(run, own_causes)
     inside: list[Block] = [
         blocks.Paragraph(TextSpan(describe_launch_in_line(row), "dim")),
-        *(_show_leading_finding(finding, causes, run) for finding in firing[:1]),
-        *(_show_further_finding(finding, run) for finding in firing[1 : 1 + further]),
+        *(_show_rest_of_leading_finding(finding, causes, run) for finding in firing[:1]),
+        *(_show_further_finding(finding, run) for finding in firing[1 : 1 + most_further_findings]),
     ]
     if both := run.diagnosis.together:
         inside.append(blocks.ListItem(words.describe_combined_gain(both), bullet="+"))
-    if rest := firing[1 + further :]:
-        listed = "; ".join(f"{f.rule}, {_describe_gain_briefly(f)}" for f in rest)
+    if rest := firing[1 + most_further_findings :]:
+        listed = "; ".join(f"{f.rule}, {_say_gain_briefly(f)}" for f in rest)
         inside.append(blocks.ListItem(f"also: {listed}"))
     if estimates := _say_nvidia_estimates(run):
         inside.append(blocks.ListItem(estimates))
@@ -225,13 +229,13 @@ def describe_launch_in_line(row: LaunchRow) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _show_leading_finding(
-    finding: LaunchFinding, causes: Sequence[LaunchFinding], run: JudgedLaunch
+def _show_rest_of_leading_finding(
+    finding: LaunchFinding, firing_findings: Sequence[LaunchFinding], run: JudgedLaunch
 ) -> blocks.ListItem:
     """Return the finding that the answer is about: its figures and places, which that leaves out.
 
-    A unit of `causes` that is full of its work is the same finding again, and is said in a line. How
-    full it is stands above.
+    A unit of `firing_findings` that is full of its work is the same finding again, and is said in a
+    line. How full it is stands above.
     """
     under: list[Words] = []
     first_clause = words.shorten_cause(finding.cause)  # which the answer has
@@ -241,16 +245,16 @@ def _show_leading_finding(
         under.append(TextSpan(words.format_metric_values(known), "metric"))
     if finding.where:
         under.append((TextSpan("where:", "note"), f" {words.format_finding_lines(finding)}"))
-    advice = words.get_first_sentence(finding.advice)
+    advice = words.get_first_clause_of_advice(finding.advice)
     if len(advice) > len(words.shorten_advice(finding.advice)):
         under.append((TextSpan("try:", "note"), f" {advice}"))
-    under += _iterate_units_full_of_same_work(finding, causes)
+    under += _iterate_units_full_of_same_work(finding, firing_findings)
     gain = TextSpan(words.describe_finding_gain(finding), "gain")
     text = (TextSpan(finding.rule, "rule"), ": ", gain)
     return blocks.ListItem(text, tuple(under))
 
 
-def _choose_evidence(finding: LaunchFinding, run: JudgedLaunch) -> dict[str, float | None]:
+def _choose_evidence(finding: LaunchFinding, run: JudgedLaunch) -> dict[MetricName, float | None]:
     """Return the first figures of a finding, without how full the unit is that the title names."""
     said_above = {f"{unit}_busy" for unit in (run.diagnosis.limiter or "").split("+")}
     chosen: dict[str, float | None] = {}
@@ -261,10 +265,10 @@ def _choose_evidence(finding: LaunchFinding, run: JudgedLaunch) -> dict[str, flo
 
 
 def _iterate_units_full_of_same_work(
-    finding: LaunchFinding, causes: Sequence[LaunchFinding]
+    finding: LaunchFinding, all_causes: Sequence[LaunchFinding]
 ) -> Iterator[str]:
     """Yield the units that are full of the work of a finding."""
-    for other in causes:
+    for other in all_causes:
         if other.repeats == finding.rule:
             yield f"{other.rule} has the same cause: {other.cause.partition(';')[0]}"
 
@@ -278,19 +282,19 @@ def _show_further_finding(finding: LaunchFinding, run: JudgedLaunch) -> blocks.L
         place = f"; {words.format_line_and_share(finding.where[0])}"
     else:
         place = ""
-    gain = TextSpan(_describe_gain_briefly(finding), "gain")
+    gain = TextSpan(_say_gain_briefly(finding), "gain")
     text = (TextSpan(finding.rule, "rule"), ", ", gain, f": {cause}{place}")
     return blocks.ListItem(text)
 
 
-def _describe_gain_briefly(finding: LaunchFinding) -> str:
+def _say_gain_briefly(finding: LaunchFinding) -> str:
     """Return what a fix is worth: "expect 1.80x (1.40 to 2.20), at most 3.10x", "at limit"."""
     if finding.at_roof or finding.measured_reachable_gain is not None:
         return format_gain_cell(finding)
     return words.describe_finding_gain(finding).removesuffix(words.ABLATE)
 
 
-def _say_nvidia_estimates(run: JudgedLaunch) -> str:
+def _say_nvidia_estimates(run: JudgedLaunch) -> ClauseOrEmpty:
     """Return the largest estimates of NVIDIA's rules in one line; "" where there is none.
 
     Local ones are of a unit's own time, which says nothing of the launch's: --all has them.
@@ -313,7 +317,7 @@ _Doubtful = tuple[JudgedLaunch, LaunchFinding]  # a launch, and what to doubt of
 
 def show_measurement_doubts(rows: Sequence[LaunchRow]) -> Iterator[blocks.TextLine]:
     """Yield what to doubt of the measurement, a line for each rule about it."""
-    runs = _list_measured_runs(rows)
+    runs = _list_unfailed_launches(rows)
     doubts: dict[str, list[_Doubtful]] = {}
     for run in runs:
         for finding in run.diagnosis.findings:
@@ -329,7 +333,7 @@ def show_measurement_doubts(rows: Sequence[LaunchRow]) -> Iterator[blocks.TextLi
         yield blocks.TextLine(f"{_describe_doubt(found, len(runs))}; {remedy}", name)
 
 
-def _list_measured_runs(rows: Sequence[LaunchRow]) -> list[JudgedLaunch]:
+def _list_unfailed_launches(rows: Sequence[LaunchRow]) -> list[JudgedLaunch]:
     measured = []
     for row in rows:
         for run in row.launches:
@@ -340,7 +344,7 @@ def _list_measured_runs(rows: Sequence[LaunchRow]) -> list[JudgedLaunch]:
 
 def _show_what_is_missing(rows: Sequence[LaunchRow]) -> Iterator[Block]:
     """Yield what was not collected, or not checked for lack of counters."""
-    runs = _list_measured_runs(rows)
+    runs = _list_unfailed_launches(rows)
     missing = list(dict.fromkeys(chain.from_iterable(map(_list_missing_sections, runs))))
     if missing:
         yield blocks.TextLine(f"{', '.join(missing)}; to collect: ncu --set full", "not collected")
@@ -371,14 +375,14 @@ def _name_all_launches(count: int) -> str:
     return f"in all {count} launches"
 
 
-def _say_part_of_launches(count: int, total: int) -> str:
+def _say_part_of_launches(count: int, total: int) -> TextOrEmpty:
     """Return "in 2 of 5 launches"; "" for all of them."""
     if count < total:
         return f"in {count} of {total} launches"
     return ""
 
 
-def _say_unchecked(runs: Sequence[JudgedLaunch]) -> str:
+def _say_unchecked(runs: Sequence[JudgedLaunch]) -> ClauseOrEmpty:
     """Return how many rules lack counters, and the sections of ncu that have these; "" for none."""
     rules, sections = set[str](), dict[str, None]()
     lacking = 0
@@ -392,7 +396,7 @@ def _say_unchecked(runs: Sequence[JudgedLaunch]) -> str:
     if not rules:
         return ""
     part = _say_part_of_launches(lacking, len(runs))
-    said = f"{figures.format_counted(len(rules), 'rule', 'rules')} {part}".rstrip()
+    said = f"{figures.format_count_with_noun(len(rules), 'rule', 'rules')} {part}".rstrip()
     if len(sections) > 2:
         return f"{said}: counters missing (ncu --set full); --all lists them"
     if sections:

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.program.steps.idle import clean_operator_name
 from profkit.program.steps.places import replace_layer_numbers, shorten_line_path
 from profkit.reports.figures import (
-    format_figures,
     format_percent,
     format_seconds,
+    format_three_figures,
     get_base_name_of_kernel,
 )
 from profkit.show.text.blocks import (
@@ -32,6 +32,28 @@ from profkit.show.text.blocks import (
     make_grid,
 )
 from profkit.show.text.escape import shorten_name
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        CauseName,
+        Clause,
+        ClauseOrEmpty,
+        FileAndLine,
+        FindingJson,
+        KernelJson,
+        Milliseconds,
+        OriginJson,
+        OriginKind,
+        PromiseJson,
+        RankJson,
+        Sentence,
+        SentenceOrEmpty,
+        Share,
+        StepJson,
+        TextOrEmpty,
+        TriageJson,
+    )
+
 
 FIRST = 3  # findings shown; --json has all
 WORTH_A_DOUBT = 0.05  # of the step: from this saving on it is said why it may be nothing
@@ -67,13 +89,13 @@ CAUSES = {
 
 
 def show_triage(
-    triage_document: Mapping[str, Any], rest: str = "--json", by: str = "kernel"
+    triage_document: TriageJson, where_the_rest_is: str = "--json", by: str = "kernel"
 ) -> Iterator[Block]:
     """Yield the screen of a "profkit.triage/1" document: at most 40 lines where nothing wraps.
 
     Args:
         triage_document: What it says.
-        rest: Where the findings are that are not shown.
+        where_the_rest_is: Where the findings are that are not shown.
         by: What the table has a row of: line, module, operator or kernel.
     """
     step = triage_document["step"]
@@ -81,7 +103,7 @@ def show_triage(
     yield TextLine(describe_recorded_steps(triage_document))
     yield draw_step_bar(step)
     yield TextLine((_say_whose_step(triage_document), *write_bar_legend(step)))
-    yield from _show_what_to_do(triage_document, rest)
+    yield from _show_what_to_do(triage_document, where_the_rest_is)
     recorded = ""
     if has_savings_of_unrecorded_step(triage_document):
         recorded = f", of {format_ms(step['ms'])} recorded"
@@ -95,7 +117,7 @@ def show_triage(
     yield from show_what_is_next(triage_document)
 
 
-def _show_what_to_do(triage_document: Mapping[str, Any], rest: str) -> Iterator[Block]:
+def _show_what_to_do(triage_document: TriageJson, where_the_rest_is: str) -> Iterator[Block]:
     """Yield the findings with the largest savings, and that there are more."""
     step = triage_document["step"]
     yield Heading("What to do first", 2)
@@ -109,7 +131,7 @@ def _show_what_to_do(triage_document: Mapping[str, Any], rest: str) -> Iterator[
         if other := say_alternative(row, triage_document):
             yield TextLine((TextSpan("or:", "note"), f" {other}"), indent=1)
     if (more := len(triage_document["findings"]) - FIRST) > 0:
-        yield TextLine(f"and {more} more with smaller savings: {rest}")
+        yield TextLine(f"and {more} more with smaller savings: {where_the_rest_is}")
     yield from show_all_savings_together(triage_document)
 
 
@@ -118,7 +140,7 @@ SAME_TIME = 1 / 3
 _IDLE = ("host-launch", "host-sync")  # both are about the time in which the GPU waits for the host
 
 
-def say_alternative(row: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+def say_alternative(row: FindingJson, document: TriageJson) -> ClauseOrEmpty:
     """Return which later finding would save nearly the time that a finding saves; "" where none does.
 
     It may be by far the easier fix.
@@ -128,7 +150,7 @@ def say_alternative(row: Mapping[str, Any], document: Mapping[str, Any]) -> str:
         others = other["saves_ms"]["expect"]
         is_same_time = other["on_top_ms"] < SAME_TIME * others <= SAME_TIME * saves
         if is_same_time and others >= LARGE_PART * saves and _are_of_same_time(row, other):
-            part = f"about {format_figures(others)} of the same {format_ms(saves)}"
+            part = f"about {format_three_figures(others)} of the same {format_ms(saves)}"
             return f"{name_finding(other)} instead, {part}: {say_advice(other, document)}"
     return ""
 
@@ -136,7 +158,7 @@ def say_alternative(row: Mapping[str, Any], document: Mapping[str, Any]) -> str:
 LARGE_PART = 0.5  # of what a finding saves: an alternative that saves less is none
 
 
-def _are_of_same_time(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _are_of_same_time(one: FindingJson, other: FindingJson) -> bool:
     """Return whether two findings are about the same idle time, or about some of the same kernels."""
     if one["category"] in _IDLE and other["category"] in _IDLE:
         return True
@@ -147,7 +169,7 @@ LEAST_TOGETHER = 0.05  # of the step
 WAITS_FOR_RANK = " in collectives for rank "  # in the note on ranks of unlike parts
 
 
-def show_all_savings_together(document: Mapping[str, Any]) -> Iterator[TextLine]:
+def show_all_savings_together(document: TriageJson) -> Iterator[TextLine]:
     """Yield what a step should take with all fixes; nothing where they are one, or save little."""
     plain = document["step"]["plain_ms"]["expect"]
     saved = sum(row["on_top_ms"] for row in document["findings"])
@@ -157,7 +179,7 @@ def show_all_savings_together(document: Mapping[str, Any]) -> Iterator[TextLine]
     yield TextLine(text, "all of them")
 
 
-def write_step_title(triage_document: Mapping[str, Any]) -> str:
+def write_step_title(triage_document: TriageJson) -> str:
     """Return the step's time, without the profiler where that differs, and its GPU."""
     times = format_ms(triage_document["step"]["ms"])
     if has_savings_of_unrecorded_step(triage_document):
@@ -166,11 +188,11 @@ def write_step_title(triage_document: Mapping[str, Any]) -> str:
     return f"Step of {times} on {_name_gpu(triage_document)}"
 
 
-def _name_gpu(document: Mapping[str, Any]) -> str:
+def _name_gpu(document: TriageJson) -> str:
     return document["program"]["device"] or "unknown GPU"
 
 
-def write_step_answer(document: Mapping[str, Any]) -> str:
+def write_step_answer(document: TriageJson) -> Sentence:
     """Return what a step takes, and what to fix first, how, and for which saving; or that it is healthy.
 
     "A step takes 22.8 ms on NVIDIA H200. Fix attention-unfused first, which saves about 20.1 ms (16.2 to
@@ -195,7 +217,7 @@ def _say_first_fix(row: Mapping[str, Any]) -> str:
         line = _FILE.search(where)
         place = f" at {where[: line.end()]}" if line else ""
     saves = row["saves_ms"]
-    interval = f"{format_figures(saves['low'])} to {format_figures(saves['high'])}"
+    interval = f"{format_three_figures(saves['low'])} to {format_three_figures(saves['high'])}"
     saved = f"which saves about {format_ms(saves['expect'])} ({interval})"
     how = _FIRST_CLAUSE.match(row["try"])
     return f"Fix {name_finding(row)}{place} first, {saved}: {how.group() if how else row['try']}."
@@ -206,7 +228,7 @@ _FIRST_CLAUSE = re.compile(
 )  # up to a mark that is in no brackets
 
 
-def _highlight_answer(document: Mapping[str, Any]) -> Words:
+def _highlight_answer(document: TriageJson) -> Words:
     """Return the answer with what the eye looks for set off: the finding, and what it saves."""
     text = write_step_answer(document)
     if document["first"]["category"] in NO_FINDING or not document["findings"]:
@@ -219,7 +241,7 @@ def _highlight_answer(document: Mapping[str, Any]) -> Words:
     return (before, TextSpan(f"Fix {name}", "strong"), place, gain, colon + how)
 
 
-def _say_whose_step(triage_document: Mapping[str, Any]) -> str:
+def _say_whose_step(triage_document: TriageJson) -> ClauseOrEmpty:
     """Return which step the bar is of, where that is not the one of the title; "" elsewhere."""
     step, said = triage_document["step"], []
     ranks = triage_document["ranks"]
@@ -235,13 +257,15 @@ def _say_whose_step(triage_document: Mapping[str, Any]) -> str:
     return f"{', '.join(said)}: "
 
 
-def has_savings_of_unrecorded_step(triage_document: Mapping[str, Any]) -> bool:
+def has_savings_of_unrecorded_step(triage_document: TriageJson) -> bool:
     """Return whether savings are of another step than the recorded one: of one without the recorder."""
     step = triage_document["step"]
     plain = step["plain_ms"]["expect"]
     if abs(plain - step["ms"]) > 0.03 * step["ms"]:
         return True
-    return bool(triage_document["findings"]) and format_figures(plain) != format_figures(step["ms"])
+    return bool(triage_document["findings"]) and format_three_figures(
+        plain
+    ) != format_three_figures(step["ms"])
 
 
 def is_source_line(where: str) -> bool:
@@ -249,7 +273,7 @@ def is_source_line(where: str) -> bool:
     return _FILE.search(where) is not None and not where.startswith(UNPLACED)
 
 
-def _may_save_nothing_without_profiler(row: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
+def _may_save_nothing_without_profiler(row: FindingJson, step: StepJson) -> bool:
     """Return whether a saving begins at 0 as nobody knows how slow the host is without the profiler."""
     saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
     if row["category"] not in ("host-launch", "host-sync") or saves["low"] > 0:
@@ -259,7 +283,7 @@ def _may_save_nothing_without_profiler(row: Mapping[str, Any], step: Mapping[str
     return has_estimated_interval(step["plain_ms"]) and "captured" not in row["say"]
 
 
-def say_finding(row: Mapping[str, Any], step: Mapping[str, Any]) -> Words:
+def say_finding(row: FindingJson, step: StepJson) -> Words:
     """Return what is wrong, behind the line that it is in, where that is known."""
     where, said = row["where"] or "", str(row["say"])
     is_wait = row["category"] == "host-sync"
@@ -274,9 +298,7 @@ def say_finding(row: Mapping[str, Any], step: Mapping[str, Any]) -> Words:
     return said
 
 
-def write_finding_title(
-    row: Mapping[str, Any], document: Mapping[str, Any]
-) -> tuple[TextSpan | str, ...]:
+def write_finding_title(row: FindingJson, document: TriageJson) -> tuple[TextSpan | str, ...]:
     """Return a finding's rule, and what fixing it saves, also after the findings before it."""
     saving = TextSpan(say_saving(row, document["step"]), "gain")
     title = (TextSpan(name_finding(row), "strong"), ": ", saving)
@@ -288,7 +310,7 @@ def write_finding_title(
     return (*title, f"; only {format_ms(row['on_top_ms'])} after {before}")
 
 
-def name_finding(row: Mapping[str, Any]) -> str:
+def name_finding(row: FindingJson) -> str:
     """Return what a finding is called: its rule, and of one about a kernel also which kernel."""
     category = str(row["category"])
     kernels = sorted(row["kernels"], key=lambda name: (len(name), name))[:NAMED]
@@ -299,7 +321,7 @@ def name_finding(row: Mapping[str, Any]) -> str:
     return f"kernels {', '.join(kernels)}"
 
 
-def say_advice(row: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+def say_advice(row: FindingJson, document: TriageJson) -> str:
     """Return what to try; and where, if that is no line, which the finding begins with."""
     where = row["where"] or ""
     if not where or is_source_line(where):
@@ -307,7 +329,7 @@ def say_advice(row: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     return f"{row['try']} ({_name_place(row, where, document)})"
 
 
-def _name_place(row: Mapping[str, Any], where: str, document: Mapping[str, Any]) -> str:
+def _name_place(row: Mapping[str, Any], where: str, document: TriageJson) -> str:
     """Return where a finding is that has no line: "at aten::to", "in kernel softmax_warp_forward"."""
     if where.startswith(UNPLACED):
         return where
@@ -324,19 +346,19 @@ def _name_place(row: Mapping[str, Any], where: str, document: Mapping[str, Any])
     return f"in {place}"
 
 
-def write_finding_texts(row: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[str, str]:
+def write_finding_texts(row: FindingJson, document: TriageJson) -> tuple[Clause, Clause]:
     """Return a finding's title with what it saves, and what to try, as plain text."""
     return get_plain_text(write_finding_title(row, document)), say_advice(row, document)
 
 
-def say_saving(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
+def say_saving(row: FindingJson, step: StepJson) -> Clause:
     """Return what fixing a finding saves: "saves about 19.4 of 22.8 ms (17.8 to 20.6)"."""
     saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
-    interval = f"{format_figures(saves['low'])} to {format_figures(saves['high'])}"
-    return f"saves about {format_figures(saves['expect'])} of {format_ms(plain)} ({interval})"
+    interval = f"{format_three_figures(saves['low'])} to {format_three_figures(saves['high'])}"
+    return f"saves about {format_three_figures(saves['expect'])} of {format_ms(plain)} ({interval})"
 
 
-def show_what_is_next(triage_document: Mapping[str, Any]) -> Iterator[Block]:
+def show_what_is_next(triage_document: TriageJson) -> Iterator[Block]:
     """Yield how to look at the counted kernel that matters most; what each rank does; notes."""
     named = set(chain.from_iterable(finding["kernels"] for finding in triage_document["findings"]))
     counted = [row for row in triage_document["kernels"] if row["counted"] and row["next"]]
@@ -354,7 +376,7 @@ def show_what_is_next(triage_document: Mapping[str, Any]) -> Iterator[Block]:
         yield TextLine(text, "lines")
 
 
-def _show_ranks(ranks: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+def _show_ranks(ranks: Sequence[RankJson]) -> Iterator[Block]:
     """Yield what each rank does; of many ranks those that wait least for the others."""
     shown = ranks
     if len(ranks) > RANKS:
@@ -372,7 +394,7 @@ def _show_ranks(ranks: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         )
 
 
-def say_lack_of_lines(triage_document: Mapping[str, Any]) -> str:
+def say_lack_of_lines(triage_document: TriageJson) -> SentenceOrEmpty:
     """Say how to get lines of Python, of a trace that has none; empty where nothing is to be said."""
     program = triage_document["program"]
     origins = triage_document.get("origins", ())
@@ -390,7 +412,7 @@ def say_lack_of_lines(triage_document: Mapping[str, Any]) -> str:
     return f"none in this trace; to get them, run {RECORD}"
 
 
-def suggest_commands(document: Mapping[str, Any]) -> Iterator[Block]:
+def suggest_commands(document: TriageJson) -> Iterator[Block]:
     """Yield the command that leads on from a screen; none where nothing was found."""
     if document["findings"]:
         yield Heading("Next", 2)
@@ -398,11 +420,11 @@ def suggest_commands(document: Mapping[str, Any]) -> Iterator[Block]:
         yield Command(f"profkit explain {rule}", "the cause, and how to fix it")
 
 
-def format_ms(value: float) -> str:
-    return f"{format_figures(value)} ms"
+def format_ms(value: Milliseconds) -> str:
+    return f"{format_three_figures(value)} ms"
 
 
-def describe_recorded_steps(triage_document: Mapping[str, Any]) -> str:
+def describe_recorded_steps(triage_document: TriageJson) -> Clause:
     """Return which step it is, and what those took that were recorded, if that is not said above."""
     program, step = triage_document["program"], triage_document["step"]
     found = f"{program['how']}, {step['found']}"
@@ -411,7 +433,7 @@ def describe_recorded_steps(triage_document: Mapping[str, Any]) -> str:
         steps = f"one of 2 steps ({found})"
     if program["steps"] < 2:
         steps = f"one step ({found})"
-    low, high = format_figures(step["min_ms"]), format_ms(step["max_ms"])
+    low, high = format_three_figures(step["min_ms"]), format_ms(step["max_ms"])
     if high != f"{low} ms":
         return f"{steps}; {low} to {high} recorded"
     if has_savings_of_unrecorded_step(triage_document):
@@ -419,13 +441,13 @@ def describe_recorded_steps(triage_document: Mapping[str, Any]) -> str:
     return steps
 
 
-def format_interval(expect: float, low: float, high: float) -> str:
-    if format_figures(low) == format_figures(high):
+def format_interval(expect: Milliseconds, low: Milliseconds, high: Milliseconds) -> str:
+    if format_three_figures(low) == format_three_figures(high):
         return format_ms(expect)
-    return f"{format_ms(expect)} ({format_figures(low)} to {format_figures(high)})"
+    return f"{format_ms(expect)} ({format_three_figures(low)} to {format_three_figures(high)})"
 
 
-def draw_step_bar(step: Mapping[str, Any]) -> Strip:
+def draw_step_bar(step: StepJson) -> Strip:
     """Return the step as one line: # computes, other marks are idle time by its cause."""
     parts, drawn = [], 0
     shares = {cause: end - begin for cause, begin, end, _ in iterate_step_segments(step)}
@@ -436,7 +458,7 @@ def draw_step_bar(step: Mapping[str, Any]) -> Strip:
     return Strip((*parts, (" " * (BAR - drawn), "")))
 
 
-def divide_bar_by_shares(shares: Mapping[str, float]) -> dict[str, int]:
+def divide_bar_by_shares(shares: Mapping[CauseName, Share]) -> dict[CauseName, int]:
     """Return how many marks of the bar each share gets: those left by rounding go to the largest rests.
 
     So a larger share never has fewer marks than a smaller one.
@@ -450,7 +472,7 @@ def divide_bar_by_shares(shares: Mapping[str, float]) -> dict[str, int]:
     return marks
 
 
-def write_bar_legend(step: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
+def write_bar_legend(step: StepJson) -> tuple[TextSpan | str, ...]:
     """Return what the bar's marks mean, and each one's share; no entry is broken over two lines.
 
     A part that is too short for a mark is named without one.
@@ -467,14 +489,14 @@ def write_bar_legend(step: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
     return tuple([*words, *small][1:])
 
 
-def iterate_step_shares(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def iterate_step_shares(step: StepJson) -> Iterator[tuple[CauseName, str]]:
     """Yield each cause, and computing, with its part of the step."""
     for cause, begin, end, _ in iterate_step_segments(step):
         if cause == COMPUTING or end - begin >= 0.001:
             yield cause, f"{CAUSES[cause][1]} {format_percent(end - begin, 1)}"
 
 
-def iterate_step_segments(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str]]:
+def iterate_step_segments(step: StepJson) -> Iterator[tuple[CauseName, Share, Share, str]]:
     """Yield computing and each cause: begin and end as shares of the step, and what it is."""
     computing = {"cause": COMPUTING, "ms": step["gpu_busy_ms"], "where": ""}
     begin = 0.0
@@ -488,7 +510,7 @@ def iterate_step_segments(step: Mapping[str, Any]) -> Iterator[tuple[str, float,
 
 
 def show_kernels_table(
-    kernel_rows: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
+    kernel_rows: Sequence[KernelJson], origins: Iterable[OriginJson] = ()
 ) -> Iterator[Block]:
     """Yield the table of the kernels that take longest, and what the others take together."""
     shown, rest = split_large_and_small_kernels(kernel_rows)
@@ -497,7 +519,7 @@ def show_kernels_table(
         yield TextLine(describe_rest_of_rows(rest) + note_overlapping_shares(kernel_rows))
 
 
-def describe_rest_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+def describe_rest_of_rows(rows: Sequence[Mapping[str, Any]]) -> Clause:
     """Return how many rows of a table are left out, and the time that they take together."""
     took = sum(row["ms"] for row in rows)
     share = sum(row["share"] for row in rows)
@@ -505,15 +527,15 @@ def describe_rest_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def split_large_and_small_kernels(
-    kernel_rows: Sequence[Mapping[str, Any]],
-) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
+    kernel_rows: Sequence[KernelJson],
+) -> tuple[Sequence[KernelJson], Sequence[KernelJson]]:
     """Return the kernels that are listed, and those that are only counted."""
     large = [row for row in kernel_rows if row["share"] >= SMALL]
     count = max(LISTED, min(len(large), GROUPS))
     return kernel_rows[:count], kernel_rows[count:]
 
 
-def note_overlapping_shares(rows: Iterable[Mapping[str, Any]]) -> str:
+def note_overlapping_shares(rows: Iterable[Mapping[str, Any]]) -> ClauseOrEmpty:
     """Say so where shares of a step add up to more than the step: kernels run at the same time."""
     whole = sum(row["share"] for row in rows)
     if whole <= OVERLAPS:
@@ -522,7 +544,7 @@ def note_overlapping_shares(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def make_kernels_table(
-    kernel_rows: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
+    kernel_rows: Sequence[KernelJson], origins: Iterable[OriginJson] = ()
 ) -> Grid:
     """Return kernels by time; what no kernel was counted for is no column."""
     lines: dict[str, set[str]] = {}
@@ -530,7 +552,7 @@ def make_kernels_table(
         for name in origin["kernels"]:
             lines.setdefault(name, set()).add(origin["line"] or "")
 
-    def name_kernel_line(row: Mapping[str, Any]) -> str:
+    def name_kernel_line(row: KernelJson) -> str:
         return name_source_line(row, len(lines.get(row["id"], ())) - 1)
 
     columns: Columns[Mapping[str, Any]] = {
@@ -561,19 +583,19 @@ def _format_share_of_step(row: Mapping[str, Any]) -> str:
     return format_percent(row["share"], 1)
 
 
-def _format_limit(row: Mapping[str, Any]) -> str:
+def _format_limit(row: KernelJson) -> str:
     if row["bound"]:
         return f"{row['bound']}: {row['limiter']}"
     return "not counted"
 
 
-def _format_headroom(row: Mapping[str, Any]) -> str:
+def _format_headroom(row: KernelJson) -> TextOrEmpty:
     if row["headroom"]:
         return f"{row['headroom']:.2f}x"
     return ""
 
 
-def make_kind_column(kernel_rows: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
+def make_kind_column(kernel_rows: Sequence[KernelJson]) -> Columns[KernelJson]:
     """Return the column that says what kernels do: their operators where no line is known."""
     if any(row.get("line") for row in kernel_rows) or not any(row["op"] for row in kernel_rows):
         return {"kind": lambda row: row["category"]}
@@ -588,7 +610,7 @@ def shorten_operator_name(name: str) -> str:
     return shorten_name(plain, OPERATOR_MOST)
 
 
-def make_grid_column(kernel_rows: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
+def make_grid_column(kernel_rows: Sequence[KernelJson]) -> Columns[KernelJson]:
     """Return the column that tells kernels of one name apart; none where no two are of one."""
     grids: dict[tuple[str | None, ...], set[str]] = {}
     for row in kernel_rows:
@@ -599,11 +621,11 @@ def make_grid_column(kernel_rows: Sequence[Mapping[str, Any]]) -> Columns[Mappin
     return {">grid": lambda row: format_blocks_of_grid(row) if _make_row_key(row) in alike else ""}
 
 
-def _make_row_key(row: Mapping[str, Any]) -> tuple[str | None, ...]:
+def _make_row_key(row: KernelJson) -> tuple[str | None, ...]:
     return get_base_name_of_kernel(row["name"]), row.get("op"), row.get("line")
 
 
-def format_blocks_of_grid(row: Mapping[str, Any]) -> str:
+def format_blocks_of_grid(row: KernelJson) -> str:
     """Write how many blocks a kernel has along each axis, without last ones of one block: 32x4."""
     sizes = list(row.get("grid") or ())
     while len(sizes) > 1 and sizes[-1] == 1:
@@ -611,12 +633,12 @@ def format_blocks_of_grid(row: Mapping[str, Any]) -> str:
     return "x".join(f"{size:,}" for size in sizes)
 
 
-def format_from_ms(value: float) -> str:
+def format_from_ms(value: Milliseconds) -> str:
     """Return milliseconds in the unit that is read best: 6.66 ms, 42.8 µs."""
     return format_seconds(value / 1e3)
 
 
-def name_source_line(row: Mapping[str, Any], others: int = 0) -> str:
+def name_source_line(row: KernelJson, others: int = 0) -> TextOrEmpty:
     """Name the line of most of a kernel's time, and how many lines there are besides."""
     line = row.get("line")
     if not line:
@@ -637,7 +659,7 @@ UNKNOWN = "unknown"
 NO_MODULE = "no module"  # of what a line outside of all modules launches: an optimizer, a loss
 
 
-def name_line(line: str) -> str:
+def name_line(line: FileAndLine) -> str:
     """Name a line by its file; one whose file is in a folder of packages by its path in there."""
     if line.startswith("/"):
         return shorten_line_path(line)
@@ -652,10 +674,10 @@ def shorten_place(place: str) -> str:
     return f"{package}/…/{file}"
 
 
-def show_origins_table(triage_document: Mapping[str, Any], by: str) -> Iterator[Block]:
+def show_origins_table(triage_document: TriageJson, by: OriginKind) -> Iterator[Block]:
     """Yield a step's GPU time by line, module or operator, what takes longest first, and the rest."""
     ordered = sum_rows_by_origin(triage_document, by)
-    yield make_origins_table(ordered[:GROUPS], by)
+    yield make_table_of_summed_origins(ordered[:GROUPS], by)
     if rest := ordered[GROUPS:]:
         yield TextLine(describe_rest_of_rows(rest) + note_overlapping_shares(ordered))
     has_functions = any(row["function"] for row in triage_document.get("origins", ()))
@@ -663,7 +685,7 @@ def show_origins_table(triage_document: Mapping[str, Any], by: str) -> Iterator[
         yield TextLine("lines are where functions begin: a trace has no others", "note")
 
 
-def sum_rows_by_origin(triage_document: Mapping[str, Any], by: str) -> list[dict[str, Any]]:
+def sum_rows_by_origin(triage_document: TriageJson, by: OriginKind) -> list[OriginJson]:
     """Return rows by line, module or operator with what comes from each."""
     limits = {row["id"]: row["limiter"] for row in triage_document["kernels"]}
     rows: dict[str, dict[str, Any]] = {}
@@ -684,7 +706,7 @@ def sum_rows_by_origin(triage_document: Mapping[str, Any], by: str) -> list[dict
     return sorted(rows.values(), key=lambda row: -row["ms"])
 
 
-def make_origins_table(rows: Sequence[Mapping[str, Any]], by: str) -> Grid:
+def make_table_of_summed_origins(rows: Sequence[OriginJson], by: OriginKind) -> Grid:
     """Return the table of what comes from each line, module or operator."""
     names: Columns[Mapping[str, Any]] = {by: lambda row: shorten_place(row["name"])}
     if by == "line":
@@ -703,12 +725,12 @@ def make_origins_table(rows: Sequence[Mapping[str, Any]], by: str) -> Grid:
     return make_grid(rows, columns, narrow=True)
 
 
-def _join_parts_of_step(row: Mapping[str, Any]) -> str:
+def _join_parts_of_step(row: OriginJson) -> str:
     """Return the parts of a step that a row is of, what takes longest first."""
     return " + ".join(part for part, _ in row["part"].most_common() if part)
 
 
-def _name_largest_limit(row: Mapping[str, Any]) -> str:
+def _name_largest_limit(row: OriginJson) -> TextOrEmpty:
     """Return what limits most of a row's time; "" where nothing was counted."""
     for limit, _ in row["limits"].most_common(1):
         return str(limit)
@@ -723,12 +745,12 @@ OUTCOMES = {
 }
 
 
-def has_estimated_interval(step_time: Mapping[str, float]) -> bool:
+def has_estimated_interval(step_time: Mapping[str, Milliseconds]) -> bool:
     """Return whether what a step takes without a recorder has an interval."""
-    return format_figures(step_time["low"]) != format_figures(step_time["high"])
+    return format_three_figures(step_time["low"]) != format_three_figures(step_time["high"])
 
 
-def say_step_time(step_time: Mapping[str, float]) -> str:
+def say_step_time(step_time: Mapping[str, Milliseconds]) -> Clause:
     """Return what a step takes without a recorder; about, where that is an estimate."""
     interval = format_interval(step_time["expect"], step_time["low"], step_time["high"])
     if has_estimated_interval(step_time):
@@ -736,11 +758,11 @@ def say_step_time(step_time: Mapping[str, float]) -> str:
     return interval
 
 
-def show_compared_triages(triage_document: Mapping[str, Any]) -> Iterator[Block]:
+def show_compared_triages(comparison: Mapping[str, Any]) -> Iterator[Block]:
     """Yield whether a step is faster, what became of its findings, and which one is next."""
-    sides = triage_document["before"], triage_document["after"]
-    saved, answer = triage_document["saved_ms"], triage_document["answer"]
-    yield Heading(say_program_change(triage_document))
+    sides = comparison["before"], comparison["after"]
+    saved, answer = comparison["saved_ms"], comparison["answer"]
+    yield Heading(say_program_change(comparison))
     is_known = answer != "cannot tell"
     if is_known:
         change = "lost"
@@ -756,17 +778,17 @@ def show_compared_triages(triage_document: Mapping[str, Any]) -> Iterator[Block]
             )
             kinds = f"{estimated} is an estimate without the profiler, which slowed that side only"
         yield TextLine(f"{first} before, {second} after; {kinds}", "recorded")
-    for text in triage_document["notes"]:
+    for text in comparison["notes"]:
         yield TextLine(text, "note" if is_known else answer)
-    yield from _show_promises(triage_document["promises"])
-    if triage_document["outcome"]:
-        yield TextLine(OUTCOMES[triage_document["outcome"]], "predicted")
-    if triage_document["new"]:
-        listed = ", ".join(triage_document["new"])
+    yield from _show_promises(comparison["promises"])
+    if comparison["outcome"]:
+        yield TextLine(OUTCOMES[comparison["outcome"]], "predicted")
+    if comparison["new"]:
+        listed = ", ".join(comparison["new"])
         yield TextLine(f"{listed} (profkit triage AFTER says what each would save)", "new findings")
 
 
-def _show_promises(promises: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+def _show_promises(promises: Sequence[PromiseJson]) -> Iterator[Block]:
     """Yield the finding of before that could save most from now on, and what became of each."""
     if not promises:
         return
@@ -787,7 +809,7 @@ def _show_promises(promises: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
 BRIEF_KERNELS = 3  # of a brief
 
 
-def write_brief_triage(triage_document: Mapping[str, Any]) -> str:
+def write_brief_triage(triage_document: TriageJson) -> str:
     """Return what to do first in a step, and where its time goes, in lines of plain text."""
     from profkit.show.text.words import fit_lines_in_brief  # which needs the rooms of kernels
 
@@ -809,7 +831,7 @@ def write_brief_triage(triage_document: Mapping[str, Any]) -> str:
     return fit_lines_in_brief(lines)
 
 
-def _iterate_finding_lines(document: Mapping[str, Any]) -> Iterator[str]:
+def _iterate_finding_lines(document: TriageJson) -> Iterator[str]:
     """Yield the lines of a brief for the first findings: what it is, what to try, what to do instead."""
     findings = document["findings"]
     for number, row in enumerate(findings[:FIRST], 1):
@@ -822,7 +844,7 @@ def _iterate_finding_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{more} more findings with smaller savings: --json"
 
 
-def _describe_kernel_briefly(row: Mapping[str, Any]) -> str:
+def _describe_kernel_briefly(row: KernelJson) -> str:
     """Return a kernel of a step in one line: its time, its name, and where it comes from."""
     operator = shorten_operator_name(row["op"] or "")
     places = [shorten_name(row["name"], OPERATOR_MOST), name_source_line(row), operator]
@@ -830,18 +852,18 @@ def _describe_kernel_briefly(row: Mapping[str, Any]) -> str:
     return f"{row['id']}: {_format_time_of_step(row)}, {_format_share_of_step(row)}, {named}"
 
 
-def say_program_change(triage_document: Mapping[str, Any]) -> str:
+def say_program_change(comparison: Mapping[str, Any]) -> Sentence:
     """Return in one sentence by how much a step changed, and which findings came and went."""
-    sides = [triage_document[side] for side in ("before", "after")]
+    sides = [comparison[side] for side in ("before", "after")]
     before, after = (say_step_time(side) for side in sides)
-    answer = triage_document["answer"].capitalize()
-    if triage_document["answer"] in ("faster", "slower"):
+    answer = comparison["answer"].capitalize()
+    if comparison["answer"] in ("faster", "slower"):
         answer += f", {format_speedup_between(*sides)}"
-    if any(UNLIKE in note for note in triage_document["notes"]):
+    if any(UNLIKE in note for note in comparison["notes"]):
         answer += ", if both recordings are of the same program"
     said = f"{answer}: a step took {before} and now takes {after}"
-    gone = [row["category"] for row in triage_document["promises"] if row["state"] == "gone"]
-    for change, names in (("gone", gone), ("new", triage_document["new"])):
+    gone = [row["category"] for row in comparison["promises"] if row["state"] == "gone"]
+    for change, names in (("gone", gone), ("new", comparison["new"])):
         if names:
             said += f"; {change}: {', '.join(names)}"
     return said
@@ -862,11 +884,14 @@ def format_speedup_between(before: Mapping[str, float], after: Mapping[str, floa
     if has_estimated_interval(before) or has_estimated_interval(after):
         ends = [before[end] / max(1e-9, after[end]) for end in ("low", "high")]
     elif min(before.get("steps", 1), after.get("steps", 1)) < ENOUGH:
-        return f"{format_figures(expect)}x (no interval: fewer than {ENOUGH} steps on a side)"
+        return f"{format_three_figures(expect)}x (no interval: fewer than {ENOUGH} steps on a side)"
     else:
         ends = [
             before["least"] / max(1e-9, after["most"]),
             before["most"] / max(1e-9, after["least"]),
         ]
     low, high = min(expect, *ends), max(expect, *ends)
-    return f"{format_figures(expect)}x ({format_figures(low)} to {format_figures(high)})"
+    return (
+        f"{format_three_figures(expect)}x ({format_three_figures(low)} to "
+        f"{format_three_figures(high)})"
+    )

@@ -33,7 +33,7 @@ def test_ncu_is_asked_for_these_kernels_on_one_gpu(
     monkeypatch.setenv("FAKE_REPORT", str(REPORT))
     ncu = Path(__file__).parents[1] / "standin" / "ncu"
     monkeypatch.setattr(timeline.tools, "require_tool", lambda _name: ncu)
-    timeline.profile_second_launches(
+    timeline.profile_second_of_each_shape(
         ["true"], ["f", "g$1"], tmp_path / "x.ncu-rep", 60, None, device
     )
     said = (tmp_path / "ncu.log").read_text().strip().split("\0")

@@ -156,7 +156,7 @@ def test_ncu_is_asked_for_one_launch_of_each_kernel(
 
     monkeypatch.setattr(timeline.tools, "require_tool", lambda name: Path("/opt") / name)
     monkeypatch.setattr(timeline.profiler, "profile_program", wrap)
-    timeline.profile_second_launches(
+    timeline.profile_second_of_each_shape(
         ["./train"], ["mm", "f.g[x]", "mm"], tmp_path / "c.ncu-rep", 60.0
     )
     options = seen["options"]

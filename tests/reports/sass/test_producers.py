@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from profkit.reports import addresses
-from profkit.reports.addresses import DecodedFunction, LaunchedCode, find_awaited_producers
+from profkit.reports.addresses import DecodedFunction, LaunchedCode, find_awaited_instructions
 from profkit.reports.cubin import Function
 from profkit.reports.instruction import Control, Instruction
 
@@ -29,7 +29,7 @@ def _made(*rows: Row | str, **targets: int) -> DecodedFunction:
 
 def _of(code: DecodedFunction, at: int, state: str = "long_scoreboard") -> list[str]:
     """Opcode and position of what the instruction at a position waits for."""
-    return [f"{x.opcode} {x.pc // 16}" for x in find_awaited_producers(code, at * 16, state)]
+    return [f"{x.opcode} {x.pc // 16}" for x in find_awaited_instructions(code, at * 16, state)]
 
 
 def test_fixed_latency_exits_fences_and_sleeps() -> None:
@@ -76,12 +76,14 @@ def test_scoreboards_say_it_exactly() -> None:
         ("STG", None, 2, ()),
         ("FMUL", None, None, (0, 2)),
     )
-    assert [x.pc // 16 for x in find_awaited_producers(code, 32, "long_scoreboard")] == [0]
-    assert [x.pc // 16 for x in find_awaited_producers(code, 96, "long_scoreboard")] == [3, 5]
-    assert [x.pc // 16 for x in find_awaited_producers(code, 96, "short_scoreboard")] == [4]
-    assert [x.pc // 16 for x in find_awaited_producers(code, 96)] == [3, 4, 5]
-    assert find_awaited_producers(code, 0, "long_scoreboard") == []
-    assert find_awaited_producers(code, 8, "long_scoreboard") == []  # no instruction begins there
+    assert [x.pc // 16 for x in find_awaited_instructions(code, 32, "long_scoreboard")] == [0]
+    assert [x.pc // 16 for x in find_awaited_instructions(code, 96, "long_scoreboard")] == [3, 5]
+    assert [x.pc // 16 for x in find_awaited_instructions(code, 96, "short_scoreboard")] == [4]
+    assert [x.pc // 16 for x in find_awaited_instructions(code, 96)] == [3, 4, 5]
+    assert find_awaited_instructions(code, 0, "long_scoreboard") == []
+    assert (
+        find_awaited_instructions(code, 8, "long_scoreboard") == []
+    )  # no instruction begins there
 
 
 class _Launch:

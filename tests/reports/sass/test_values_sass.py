@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profkit.reports import instruction as machine
-from profkit.reports.addresses import DecodedFunction, find_awaited_producers
+from profkit.reports.addresses import DecodedFunction, find_awaited_instructions
 from profkit.reports.instruction import (
     BY_FORM,
     OPCODES,
@@ -168,7 +168,7 @@ def test_an_indirect_jump_goes_where_nothing_else_leads() -> None:
 
 
 def _found(code: DecodedFunction, at: int, state: str) -> list[int]:
-    return [x.pc // 16 for x in find_awaited_producers(code, 16 * at, state)]
+    return [x.pc // 16 for x in find_awaited_instructions(code, 16 * at, state)]
 
 
 def test_a_fixed_latency_is_none_of_a_load_s_and_a_full_pipe_awaits_no_result() -> None:

@@ -14,7 +14,7 @@ class SharedAtomicsSpread(AccessAblation):
     spaces, kinds = ("shared",), ("atomic",)
     what, nothing = "atomics", "it has no atomics on shared memory"
 
-    def change_free_accesses(self) -> CodeChange:
+    def change_accesses_free_to_change(self) -> CodeChange:
         changed = f"{format_count(len(self.free), 'atomic')} on a word of each lane"
         made = [rows.make_row_in_new_memory(access) for access in self.free]
         return rows.send_accesses_to_rows(self.code, made, changed)

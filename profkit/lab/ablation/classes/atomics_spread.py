@@ -15,9 +15,9 @@ class GlobalAtomicsSpread(AccessAblation):
     spaces, kinds = ("global",), ("atomic",)
     what, nothing = "atomics", "it has no atomics on global memory"
 
-    def change_free_accesses(self) -> CodeChange:
+    def change_accesses_free_to_change(self) -> CodeChange:
         free = self.free
-        led = streams.group_accesses_into_streams(free, self.code.survey, least=-ROOM)
+        led = streams.group_accesses_into_streams(free, self.code.survey, least_bytes=-ROOM)
         changed = f"{format_count(len(free), 'atomic')} on a word of each thread"
         kept = self.say_what_is_unchanged("that decide something")
         return streams.redirect_to_streams(self.code, led, free, self.walk_room, changed, kept)

@@ -14,7 +14,7 @@ class BarriersGone(StatementsGone):
     unit = "barrier"
     nothing = "it has no barrier of a block"
 
-    def refuse_deciding_values(self) -> None:
+    def refuse_steering_statements(self) -> None:
         for access in self.code.list_executed_accesses(("shared",), ("load", "atomic")):
             if access.steers:
                 raise Refused(

@@ -25,15 +25,15 @@ class AccessesCoalesced(AccessAblation):
     def has_cause(self, access: PtxAccess) -> bool:
         return self.code.is_scattered(access)
 
-    def can_be_changed_alone(self, access: PtxAccess) -> bool:
+    def can_change_without_effect(self, access: PtxAccess) -> bool:
         return access.number in self.led
 
     def make_change(self) -> CodeChange:
-        self.streamed = streams.find_movable_streams(self.code)
+        self.streamed = streams.find_streams_steering_nothing(self.code)
         self.led = streams.list_access_numbers(self.streamed)
         return super().make_change()
 
-    def change_free_accesses(self) -> CodeChange:
+    def change_accesses_free_to_change(self) -> CodeChange:
         on = self.free
         changed = f"{format_count(len(on), 'access', 'accesses')} made by neighbours side by side"
         walk, kept = streams.make_full_walk(self.code), "scattered ones that decide an address"

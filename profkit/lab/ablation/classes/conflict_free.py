@@ -22,13 +22,13 @@ class ConflictsGone(AccessAblation):
         seen = self.code.survey.seen[access.number]
         return seen.ways > 1.05 * seen.requests
 
-    def can_be_changed_alone(self, access: PtxAccess) -> bool:
+    def can_change_without_effect(self, access: PtxAccess) -> bool:
         return self.code.can_be_moved_without_effect(access)
 
-    def change_free_accesses(self) -> CodeChange:
+    def change_accesses_free_to_change(self) -> CodeChange:
         survey = self.code.survey
         strides = neighbours.find_widths_with_neighbours(self.code.module, self.free, survey)
-        made = rows.find_rows_within_touched_memory(self.free, survey, strides=strides)
+        made = rows.find_rows_within_touched_memory(self.free, survey, stride_by_access=strides)
         led = Counter(access.kind for access in rows.list_accesses_of_rows(made))
         words = [format_count(led[kind], kind) for kind in sorted(led)]
         changed = f"same instructions; {' and '.join(words)} re-addressed"

@@ -19,11 +19,13 @@ class ConstantsAtOnePlace(AccessAblation):
         seen = self.code.survey.seen[access.number]
         return seen.units > 1.05 * seen.requests
 
-    def can_be_changed_alone(self, access: PtxAccess) -> bool:
+    def can_change_without_effect(self, access: PtxAccess) -> bool:
         return self.code.can_be_moved_without_effect(access)
 
-    def change_free_accesses(self) -> CodeChange:
-        made = rows.find_rows_within_touched_memory(self.free, self.code.survey, one_place=True)
+    def change_accesses_free_to_change(self) -> CodeChange:
+        made = rows.find_rows_within_touched_memory(
+            self.free, self.code.survey, do_lanes_share_place=True
+        )
         led = rows.list_accesses_of_rows(made)
         changed = f"{format_count(len(led), 'load')} of constants at one place"
         return rows.send_accesses_to_rows(self.code, made, changed)

@@ -25,11 +25,11 @@ class LoadsHitL1(AccessAblation):
     spaces, kinds = GLOBAL, ("load",)
     what, nothing = "loads", "it loads nothing from global memory"
 
-    def can_be_changed_alone(self, access: PtxAccess) -> bool:
+    def can_change_without_effect(self, access: PtxAccess) -> bool:
         return not access.steers
 
-    def change_free_accesses(self) -> CodeChange:
-        streamed = streams.find_movable_streams(self.code)
+    def change_accesses_free_to_change(self) -> CodeChange:
+        streamed = streams.find_streams_steering_nothing(self.code)
         led = streams.list_access_numbers(streamed)
         on = [access for access in self.free if access.number in led]
         if not on:

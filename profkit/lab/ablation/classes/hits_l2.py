@@ -20,7 +20,7 @@ class LoadsHitL2(Ablation):
     keeps = "LDG LDGSTS"
 
     def make_change(self) -> CodeChange:
-        streamed = streams.find_movable_streams(self.code)
+        streamed = streams.find_streams_steering_nothing(self.code)
         loaded = [stream for stream in streamed if stream.accesses[0].kind == "load"]
         touched = sum(stream.length for stream in loaded)
         if touched < self.code.l2 / 2:

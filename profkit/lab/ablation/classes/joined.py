@@ -56,7 +56,7 @@ class BlocksJoined(Ablation):
         if len(self.code.grids) != 1:
             raise _make_shape_refusal("it launches several kernels", "one kernel")
         (name, grid), *_ = self.code.grids.items()
-        axis, at_once = launches.rank_axes(grid)[0], self.code.blocks_at_once
+        axis, at_once = launches.rank_axes_longest_first(grid)[0], self.code.blocks_at_once
         if prod(grid) < self.together * at_once or not self.code.find_executed_statements(""):
             seen = f"{prod(grid)} blocks, of which {at_once} are on the GPU at once"
             raise make_nothing_to_remove_refusal(seen)

@@ -15,7 +15,7 @@ class LocalStoresGone(StatementsGone):
     unit = "store"
     nothing = "its code has no array in local memory"
 
-    def refuse_deciding_values(self) -> None:
+    def refuse_steering_statements(self) -> None:
         for kernel in self.code.module.kernels.values():
             if "local" in find_what_steers_control_flow(kernel).memories:
                 raise Refused(

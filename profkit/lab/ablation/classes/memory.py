@@ -19,10 +19,10 @@ class AccessesOfMemoryGone(AccessAblation):
     spaces, kinds = (*GLOBAL, "shared"), ("load", "store", "atomic")
     what, nothing = "accesses", "it accesses no memory that others see"
 
-    def can_be_changed_alone(self, access: PtxAccess) -> bool:
-        return super().can_be_changed_alone(access) and not access.why_unmovable
+    def can_change_without_effect(self, access: PtxAccess) -> bool:
+        return super().can_change_without_effect(access) and not access.why_unmovable
 
-    def change_free_accesses(self) -> CodeChange:
+    def change_accesses_free_to_change(self) -> CodeChange:
         # A copy to shared memory is two accesses of one statement.
         stays, statements = set(), {}
         for access in self.found:
@@ -32,7 +32,9 @@ class AccessesOfMemoryGone(AccessAblation):
         gone = [statement for start, statement in statements.items() if start not in stays]
         changed = f"{format_count(len(gone), 'access', 'accesses')} issued, not done"
         kept = say_unchanged(len(stays), "that decide a branch or an address")
-        return make_statements_switchable(self.code, gone, changed, kept, at_once=True)
+        return make_statements_switchable(
+            self.code, gone, changed, kept, is_one_switch_for_all=True
+        )
 
 
 ABLATION = AccessesOfMemoryGone

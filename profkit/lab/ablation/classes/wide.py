@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import TYPE_CHECKING
 
 from profkit.lab.ablation.accesses import PtxAccess
 from profkit.lab.ablation.change import (
@@ -20,6 +21,10 @@ from profkit.lab.ablation.change import (
 from profkit.lab.ablation.footprint import MOVED, Region
 from profkit.lab.ablation.ptx import PtxEdits, PtxKernel
 from profkit.lab.ablation.readdress import AddressSpan, merge_spans
+
+if TYPE_CHECKING:
+    from profkit.units import PtxText
+
 
 _WIDEST = 16  # bytes that a thread moves by one instruction
 _TOGETHER = frozenset(
@@ -51,10 +56,10 @@ class AccessesWide(AccessAblation):
     def has_cause(self, access: PtxAccess) -> bool:
         return access.width < _WIDEST and self.is_stream(access)
 
-    def can_be_changed_alone(self, access: PtxAccess) -> bool:
+    def can_change_without_effect(self, access: PtxAccess) -> bool:
         return not access.steers
 
-    def change_free_accesses(self) -> CodeChange:
+    def change_accesses_free_to_change(self) -> CodeChange:
         self.refuse_cooperating_threads()
         executed = self.code.list_executed_accesses(self.spaces, self.kinds)
         moved = [access for access in executed if self.is_stream(access) and not access.steers]
@@ -68,7 +73,7 @@ class AccessesWide(AccessAblation):
         text = self.write_wide_accesses(regions, part)
         return CodeChange(text, changed, other_code=True, part=part, regions=regions)
 
-    def write_wide_accesses(self, regions: Sequence[Region], part: int) -> str:
+    def write_wide_accesses(self, regions: Sequence[Region], width_factor: int) -> PtxText:
         """Return the module with accesses that are so many times as wide."""
         kernel = self.code.module.kernels[regions[0].accesses[0].kernel]
         changes = PtxEdits(self.code.module)
@@ -77,7 +82,7 @@ class AccessesWide(AccessAblation):
         changes.add_registers("pred", "%profkit_past")
         for region in regions:
             for access in region.accesses:
-                lines = _write_wide_access(kernel, access, region, part)
+                lines = _write_wide_access(kernel, access, region, width_factor)
                 changes.replace_statement(access.statement, "\n\t".join(lines))
         return changes.write_edited_module()
 
@@ -87,7 +92,7 @@ class AccessesWide(AccessAblation):
         for access in accesses:
             seen = self.code.survey.seen[access.number]
             spans.append(AddressSpan((access.width,), [access], seen.lowest, seen.highest - 1))
-        merged = merge_spans(spans, narrow=False)
+        merged = merge_spans(spans, is_common_part=False)
         return tuple(Region(span.low, span.last + 1, tuple(span.accesses)) for span in merged)
 
     def refuse_cooperating_threads(self) -> None:
@@ -121,17 +126,17 @@ def _make_shape_refusal(why: str) -> Refused:
     return Refused("other-work", why, "threads that work alone", remedy)
 
 
-def _list_value_operands(access: PtxAccess) -> list[str]:
+def _list_value_operands(access: PtxAccess) -> list[PtxText]:
     """Return what is loaded or stored: registers, or a number."""
     operand = access.statement.operands[1 - access.address.operand]
     return [word.strip() for word in operand.strip("{} ").split(",")]
 
 
 def _write_wide_access(
-    kernel: PtxKernel, access: PtxAccess, region: Region, part: int
-) -> list[str]:
+    kernel: PtxKernel, access: PtxAccess, region: Region, width_factor: int
+) -> list[PtxText]:
     """Return statements in the place of an access that touch as many times its bytes."""
-    words = _WORDS[: max(1, access.width * part // 4)]
+    words = _WORDS[: max(1, access.width * width_factor // 4)]
     kept = [word for word in access.statement.words[:-1] if word not in ("v2", "v4", "v8")]
     place = words[0]
     if len(words) > 1:
@@ -140,7 +145,7 @@ def _write_wide_access(
     guard = access.statement.condition
     opcode = f"{guard}{'.'.join(kept)}.b32"
     values = _list_value_operands(access)
-    lines = _write_stretched_address(kernel, access, region, part)
+    lines = _write_stretched_address(kernel, access, region, width_factor)
     if access.kind == "store":
         lines += _pack_values(kernel, values, words)
         return [*lines, f"{opcode} [{MOVED}], {place};"]
@@ -153,10 +158,10 @@ def _write_wide_access(
 
 
 def _write_stretched_address(
-    kernel: PtxKernel, access: PtxAccess, region: Region, part: int
-) -> list[str]:
+    kernel: PtxKernel, access: PtxAccess, region: Region, width_factor: int
+) -> list[PtxText]:
     """Return statements that stretch the way from the first byte, and come back before the last one."""
-    size = access.width * part
+    size = access.width * width_factor
     places = (region.high - region.low) // size
     if places < 1:
         raise _make_shape_refusal("it touches a few bytes only")
@@ -169,7 +174,7 @@ def _write_stretched_address(
         raise _make_shape_refusal("it accesses an array of its module by name")
     return [
         f"add.s64 {MOVED}, {base}, {offset - region.low};",
-        f"mul.lo.u64 {MOVED}, {MOVED}, {part};",
+        f"mul.lo.u64 {MOVED}, {MOVED}, {width_factor};",
         f"and.b64 %profkit_wrapped, {MOVED}, {mask};",
         f"setp.gt.u64 %profkit_past, {MOVED}, {last};",
         f"selp.b64 {MOVED}, %profkit_wrapped, {MOVED}, %profkit_past;",
@@ -177,7 +182,7 @@ def _write_stretched_address(
     ]
 
 
-def _pack_values(kernel: PtxKernel, values: Sequence[str], words: Sequence[str]) -> list[str]:
+def _pack_values(kernel: PtxKernel, values: Sequence[str], words: Sequence[str]) -> list[PtxText]:
     """Return statements that fill words to store with what was to be stored."""
     lines = []
     for number, value in enumerate(values):
@@ -196,7 +201,7 @@ def _pack_values(kernel: PtxKernel, values: Sequence[str], words: Sequence[str])
     return lines
 
 
-def _write_word_move(kernel: PtxKernel, value: str, word: str) -> str:
+def _write_word_move(kernel: PtxKernel, value: str, word: str) -> PtxText:
     """Return a statement that puts a loaded word into a register of the kernel."""
     bits = kernel.types.get(value, "b32")[1:]
     if bits == "16":

@@ -18,6 +18,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.reports.cubin import (
     ELF,
@@ -26,6 +27,10 @@ from profkit.reports.cubin import (
     read_elf_sections,
     read_zero_terminated_text,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import ByteOffset, Sha256
+
 
 SYMBOLS = 2
 RELOCATIONS = 4
@@ -66,7 +71,7 @@ _EM_CUDA = struct.pack("<H", 190)  # the machine of an image for the GPU
 _CODE = (".text.", ".nv.constant1", ".nv.constant2", ".nv.constant3")
 
 
-def hash_all_machine_code(library_file: Path) -> str | None:
+def hash_all_machine_code(library_file: Path) -> Sha256 | None:
     """Return sha256 over the machine code of every kernel; None if no readable cubin is inside."""
     data = library_file.read_bytes()
     parts = []
@@ -101,7 +106,7 @@ _OF_FILE = re.compile(
 )
 
 
-def hash_host_code(object_file: Path) -> str | None:
+def hash_host_code(object_file: Path) -> Sha256 | None:
     """Return sha256 over host code and its constants; None if it is no ELF file, or a broken one."""
     try:
         data = object_file.read_bytes()
@@ -162,7 +167,7 @@ def _is_hashed_data(section: ElfSection) -> bool:
     return section.name not in (*_GPU_CODE, _UNWINDING)
 
 
-def _read_literal_without_paths(section: ElfSection, start: int) -> bytes:
+def _read_literal_without_paths(section: ElfSection, start: ByteOffset) -> bytes:
     """Return a number, or a string up to its end, without the folders in it."""
     width = max(1, section.entry)
     if not section.flags & STRINGS:

@@ -11,10 +11,24 @@ import ctypes
 import functools
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ulonglong, c_void_p
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.records.parts import GpuState
+
+if TYPE_CHECKING:
+    from profkit.units import (
+        ByteCount,
+        CudaEvent,
+        CudaStream,
+        DeviceAddress,
+        HostAddress,
+        Nvml,
+        NvmlHandle,
+        Seconds,
+        SmArch,
+    )
+
 
 NOT_SUPPORTED = 801  # cudaErrorNotSupported: the variant does not handle this case
 # After one of these the context is lost: nothing more can run in this process.
@@ -119,9 +133,9 @@ def query_first_gpu() -> Gpu:
     call_driver("cuDeviceGetName", name, 256, device)
     call_driver("cuDeviceGetPCIBusId", pci, 64, device)
 
-    def read_attribute(number: int) -> int:
+    def read_attribute(attribute_number: int) -> int:
         value = c_int()
-        call_driver("cuDeviceGetAttribute", byref(value), number, device)
+        call_driver("cuDeviceGetAttribute", byref(value), attribute_number, device)
         return value.value
 
     return Gpu(
@@ -148,19 +162,21 @@ def make_first_gpu_current() -> Gpu:
     return query_first_gpu()
 
 
-def allocate_device_memory(size_bytes: int) -> int:
+def allocate_device_memory(size_bytes: ByteCount) -> DeviceAddress:
     """Return the address of so many bytes on the GPU; CudaError where there is no room."""
     pointer = c_ulonglong()
     call_driver("cuMemAlloc_v2", byref(pointer), c_size_t(max(size_bytes, 1)))
     return pointer.value
 
 
-def free_device_memory(device_pointer: int) -> None:
+def free_device_memory(device_pointer: DeviceAddress) -> None:
     """Free memory of the GPU."""
     call_driver("cuMemFree_v2", c_ulonglong(device_pointer))
 
 
-def copy_to_device(device_pointer: int, host_address: int, size_bytes: int) -> None:
+def copy_to_device(
+    device_pointer: DeviceAddress, host_address: HostAddress, size_bytes: ByteCount
+) -> None:
     """Copy to the device, finished on return.
 
     From pageable memory the call returns once the bytes are staged: a kernel on a stream that does
@@ -172,14 +188,18 @@ def copy_to_device(device_pointer: int, host_address: int, size_bytes: int) -> N
     call_driver("cuCtxSynchronize")
 
 
-def copy_to_host(host_address: int, device_pointer: int, size_bytes: int) -> None:
+def copy_to_host(
+    host_address: HostAddress, device_pointer: DeviceAddress, size_bytes: ByteCount
+) -> None:
     """Copy bytes from the GPU to an address of the host."""
     call_driver(
         "cuMemcpyDtoH_v2", c_void_p(host_address), c_ulonglong(device_pointer), c_size_t(size_bytes)
     )
 
 
-def copy_on_device(target_pointer: int, source_pointer: int, size_bytes: int) -> None:
+def copy_on_device(
+    target_pointer: DeviceAddress, source_pointer: DeviceAddress, size_bytes: ByteCount
+) -> None:
     """Copy bytes on the GPU."""
     call_driver(
         "cuMemcpyDtoD_v2",
@@ -189,7 +209,7 @@ def copy_on_device(target_pointer: int, source_pointer: int, size_bytes: int) ->
     )
 
 
-def fill_device_memory(device_pointer: int, byte: int, size_bytes: int) -> None:
+def fill_device_memory(device_pointer: DeviceAddress, byte: int, size_bytes: ByteCount) -> None:
     """Set device memory to one byte, finished on return."""
     call_driver(
         "cuMemsetD8_v2", c_ulonglong(device_pointer), ctypes.c_ubyte(byte), c_size_t(size_bytes)
@@ -197,7 +217,7 @@ def fill_device_memory(device_pointer: int, byte: int, size_bytes: int) -> None:
     call_driver("cuCtxSynchronize")
 
 
-def wait_for_gpu_or_stream(stream: int | None = None) -> None:
+def wait_for_gpu_or_stream(stream: CudaStream | None = None) -> None:
     """Wait for a stream, or for all that the GPU was given."""
     if stream is None:
         call_driver("cuCtxSynchronize")
@@ -205,26 +225,26 @@ def wait_for_gpu_or_stream(stream: int | None = None) -> None:
         call_driver("cuStreamSynchronize", c_void_p(stream))
 
 
-def create_non_blocking_stream() -> int:
+def create_non_blocking_stream() -> CudaStream:
     """Return a stream that does not wait for the default stream, nor that for it."""
     stream = c_void_p()
     call_driver("cuStreamCreate", byref(stream), 1)
     return stream.value or 0
 
 
-def create_event() -> int:
+def create_event() -> CudaEvent:
     """Create an event and return its handle."""
     event = c_void_p()
     call_driver("cuEventCreate", byref(event), 0)
     return event.value or 0
 
 
-def record_event(event: int, stream: int) -> None:
+def record_event(event: CudaEvent, stream: CudaStream) -> None:
     """Record an event on a stream."""
     call_driver("cuEventRecord", c_void_p(event), c_void_p(stream))
 
 
-def measure_seconds_between_events(start_event: int, stop_event: int) -> float:
+def measure_seconds_between_events(start_event: CudaEvent, stop_event: CudaEvent) -> Seconds:
     """Return seconds between two events that have happened; the step is about half a microsecond."""
     milliseconds = c_float()
     call_driver(
@@ -233,7 +253,7 @@ def measure_seconds_between_events(start_event: int, stop_event: int) -> float:
     return milliseconds.value * 1e-3
 
 
-def end_failed_capture(stream: int) -> None:
+def end_failed_capture(stream: CudaStream) -> None:
     """End a capture that failed; the stream is usable again."""
     graph = c_void_p()
     _load_driver().cuStreamEndCapture(c_void_p(stream), byref(graph))
@@ -254,7 +274,7 @@ THROTTLE = {
 _HARMLESS = 0x1 | 0x2
 
 
-def _find_nvml_handle(pci_bus_id: str | None) -> tuple[Any, Any] | None:
+def _find_nvml_handle(pci_bus_id: str | None) -> tuple[Nvml, NvmlHandle] | None:
     try:
         import pynvml
     except ImportError:
@@ -268,7 +288,7 @@ def _find_nvml_handle(pci_bus_id: str | None) -> tuple[Any, Any] | None:
         return None
 
 
-def find_common_arch() -> str | None:
+def find_common_arch() -> SmArch | None:
     """Return the architecture that every GPU here has, such as `90`; None if they differ.
 
     NVML answers in 20 ms where cuInit takes 200, but counts GPUs in another order than CUDA may.
@@ -342,7 +362,7 @@ def add_gpu_uuid_and_driver(gpu: Gpu) -> Gpu:
     return replace(gpu, uuid=uuid, driver=driver)
 
 
-def _ask_nvml(nvml: Any, question: str, *of: Any) -> Any:
+def _ask_nvml(nvml: Nvml, question: str, *of: Any) -> Any:
     """Return None where this GPU or driver does not answer."""
     with contextlib.suppress(nvml.NVMLError):
         return getattr(nvml, question)(*of)

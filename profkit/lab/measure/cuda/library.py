@@ -22,7 +22,18 @@ from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.resources import demangle_names
 
 if TYPE_CHECKING:
-    from profkit.units import Seconds
+    from profkit.units import (
+        ByteCount,
+        CudaFunction,
+        CudaGraph,
+        CudaGraphNode,
+        CudaStream,
+        DeviceAddress,
+        Dim3,
+        MangledName,
+        Nanoseconds,
+        Seconds,
+    )
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,7 @@ class GraphLaunch:
     blocks_per_sm: int  # how many blocks fit on an SM at once, says the driver
 
 
-def capture_graph(stream: int, enqueue_work: Callable[[], None]) -> int:
+def capture_graph(stream: CudaStream, enqueue_work: Callable[[], None]) -> CudaGraph:
     """Record what `enqueue_work` enqueues into a graph, unrun; CudaError if none can hold it."""
     graph = c_void_p()
     device.call_driver(
@@ -52,7 +63,7 @@ def capture_graph(stream: int, enqueue_work: Callable[[], None]) -> int:
     return graph.value or 0
 
 
-def instantiate_graph(graph: int) -> int:
+def instantiate_graph(graph: CudaGraph) -> int:
     """Return a handle by which a captured graph is launched; CudaError if the driver refuses."""
     executable = c_void_p()
     device.call_driver(
@@ -61,7 +72,7 @@ def instantiate_graph(graph: int) -> int:
     return executable.value or 0
 
 
-def launch_graph(executable: int, stream: int) -> None:
+def launch_graph(executable: int, stream: CudaStream) -> None:
     """Launch a graph on a stream."""
     device.call_driver("cuGraphLaunch", c_void_p(executable), c_void_p(stream))
 
@@ -81,7 +92,7 @@ class KernelNode(ctypes.Structure):
     )
 
     @property
-    def grid_and_block(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    def grid_and_block(self) -> tuple[Dim3, Dim3]:
         """Return the blocks, and the threads of one, in x, y and z."""
         columns, rows, planes = self.grid
         x, y, z = self.block
@@ -92,7 +103,7 @@ NodeAndType = tuple[int, int]  # the driver's handle of a graph's node, and CUgr
 KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL
 
 
-def list_graph_nodes(graph: int) -> list[NodeAndType]:
+def list_graph_nodes(graph: CudaGraph) -> list[NodeAndType]:
     """Return each node of a captured graph with its type, in the order in which they were enqueued."""
     count = c_size_t()
     device.call_driver("cuGraphGetNodes", c_void_p(graph), None, byref(count))
@@ -106,7 +117,7 @@ def list_graph_nodes(graph: int) -> list[NodeAndType]:
     return found
 
 
-def read_kernel_node(node: int) -> KernelNode:
+def read_kernel_node(node: CudaGraphNode) -> KernelNode:
     """Return a kernel node's parameters, with the function also of a kernel of a library."""
     params = KernelNode()
     device.call_driver("cuGraphKernelNodeGetParams_v2", c_void_p(node), byref(params))
@@ -117,14 +128,16 @@ def read_kernel_node(node: int) -> KernelNode:
     return params
 
 
-def read_kernel_name(kernel_handle: int) -> str:
+def read_kernel_name(kernel_handle: CudaFunction) -> MangledName:
     """Return a kernel's name, as the machine code has it."""
     name = c_char_p()
     device.call_driver("cuFuncGetName", byref(name), c_void_p(kernel_handle))
     return (name.value or b"?").decode(errors="replace")
 
 
-def query_blocks_per_sm(kernel_handle: int, threads_per_block: int, dynamic_smem_bytes: int) -> int:
+def query_blocks_per_sm(
+    kernel_handle: CudaFunction, threads_per_block: int, dynamic_smem_bytes: ByteCount
+) -> int:
     """Return how many blocks fit on an SM, by the driver."""
     blocks = c_int()
     shape = c_int(threads_per_block), c_size_t(dynamic_smem_bytes)
@@ -133,7 +146,7 @@ def query_blocks_per_sm(kernel_handle: int, threads_per_block: int, dynamic_smem
     return blocks.value
 
 
-def read_kernel_attribute(kernel_handle: int, attribute_number: int) -> int:
+def read_kernel_attribute(kernel_handle: CudaFunction, attribute_number: int) -> int:
     """Return an attribute of a kernel by the driver's number for it."""
     value = c_int()
     device.call_driver(
@@ -142,7 +155,7 @@ def read_kernel_attribute(kernel_handle: int, attribute_number: int) -> int:
     return value.value
 
 
-def list_kernel_launches_of_graph(graph: int) -> list[GraphLaunch]:
+def list_kernel_launches_of_graph(graph: CudaGraph) -> list[GraphLaunch]:
     """Return the kernel launches of a captured graph, in the order in which they were enqueued."""
     launches = []
     for node, kind in list_graph_nodes(graph):
@@ -205,10 +218,10 @@ class Args(ctypes.Structure):
     @classmethod
     def from_addresses(
         cls,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
+        inputs: Sequence[DeviceAddress],
+        outputs: Sequence[DeviceAddress],
         values: Mapping[str, Any],
-        stream: int,
+        stream: CudaStream,
     ) -> Args:
         """Return arrays by device address and the numbers of `values`; ProfkitError if too many."""
         args = cls(stream=stream)
@@ -292,19 +305,24 @@ class Support:
         """Begin an NVTX range."""
         self._lib.profkit_range_push(text.encode())
 
-    def keep_stream_busy(self, nanoseconds: int, stream: int) -> None:
+    def keep_stream_busy(self, nanoseconds: Nanoseconds, stream: CudaStream) -> None:
         """Keep a stream busy for so long."""
         _raise_cuda_error_if_failed(
             self._lib.profkit_spin(c_longlong(nanoseconds), c_void_p(stream)), "spin"
         )
 
-    def flush_l2_cache(self, stream: int) -> None:
+    def flush_l2_cache(self, stream: CudaStream) -> None:
         """Read a buffer larger than the L2, so that the next call finds nothing of its own in it."""
         sizes = c_void_p(self._buffer), c_size_t(self._size), c_int(self._blocks)
         _raise_cuda_error_if_failed(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
 
     def copy_after_delay(
-        self, target_pointer: int, source_pointer: int, size_bytes: int, delay_ns: int, stream: int
+        self,
+        target_pointer: DeviceAddress,
+        source_pointer: DeviceAddress,
+        size_bytes: ByteCount,
+        delay_ns: Nanoseconds,
+        stream: CudaStream,
     ) -> None:
         """Copy bytes late, having let the next kernel begin."""
         places = c_void_p(target_pointer), c_void_p(source_pointer), c_size_t(size_bytes)
@@ -320,7 +338,7 @@ class Support:
         _raise_cuda_error_if_failed(error.value, "profkit_launch")
         return float(took) / call_count * 1e-9
 
-    def time_empty_kernel(self, launch_count: int, stream: int) -> Seconds:
+    def time_empty_kernel(self, launch_count: int, stream: CudaStream) -> Seconds:
         """Return the host's seconds per start of an empty kernel."""
         error = c_int()
         took = self._lib.profkit_bare(launch_count, c_void_p(stream), byref(error))

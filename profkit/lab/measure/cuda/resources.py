@@ -13,12 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.records.gpus import read_gpu_table
 
+if TYPE_CHECKING:
+    from profkit.units import ByteCount, Dim3, FloatOrNan, KernelName, MangledName
 
-def demangle_names(names: Iterable[str]) -> Mapping[str, str]:
+
+def demangle_names(names: Iterable[MangledName]) -> Mapping[MangledName, KernelName]:
     """Return mangled  ->  demangled names; a name stays as it is where there is no demangler."""
     mangled = list(names)
     filt = shutil.which("c++filt") or shutil.which("cu++filt")
@@ -117,7 +121,7 @@ class Occupancy:
 
 
 def compute_occupancy(
-    capability: str, regs_per_thread: int, threads_per_block: int, smem_bytes_per_block: int
+    capability: str, regs_per_thread: int, threads_per_block: int, smem_bytes_per_block: ByteCount
 ) -> Occupancy:
     """Count the blocks that fit; `smem_bytes_per_block` is static and dynamic shared memory."""
     limits = LIMITS.get(capability.rstrip("af"))
@@ -139,7 +143,7 @@ def compute_occupancy(
     return Occupancy(fits[limiter], limiter, fits[limiter] * warps / limits.warps)
 
 
-def compute_waves(blocks_in_xyz: tuple[int, int, int], blocks_per_sm: int, sm_count: int) -> float:
+def compute_waves(blocks_in_xyz: Dim3, blocks_per_sm: int, sm_count: int) -> FloatOrNan:
     """Return how many times the machine is filled; NaN if no block fits."""
     slots = blocks_per_sm * sm_count
     if slots:

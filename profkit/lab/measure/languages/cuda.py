@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.collect.process import run_command
 from profkit.errors import ProfkitError
@@ -22,6 +23,10 @@ from profkit.records.header import (
     hash_cpp_text_with_includes,
     parse_header,
 )
+
+if TYPE_CHECKING:
+    from profkit.units import JobNumber, Seconds, SecondsOrZero
+
 
 _BUILD_SECONDS = (
     3600.0  # for all that is built at a time: 150 variants take ten minutes on two processors
@@ -36,7 +41,7 @@ _FLAGS = (
 
 def _compile_jobs_with_ninja(
     jobs: Sequence[CompileJob], work_folder: Path, programs: Programs, most_at_once: int | None
-) -> dict[int, float]:
+) -> dict[JobNumber, SecondsOrZero]:
     (work_folder / "build.ninja").write_text(
         make_text_of_ninja_file(jobs, programs["nvcc"].path), encoding="utf-8"
     )
@@ -56,7 +61,7 @@ def _compile_jobs_with_ninja(
     return {i: times.get(f"{i}.so", 0.0) for i in range(len(jobs))}
 
 
-def _read_seconds_of_ninja_outputs(log: Path) -> dict[str, float]:
+def _read_seconds_of_ninja_outputs(log: Path) -> dict[str, Seconds]:
     """Return output -> how long its command took, from ninja's own log."""
     seconds = {}
     with suppress(OSError):

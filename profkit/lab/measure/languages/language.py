@@ -17,9 +17,9 @@ from pathlib import Path
 
 from profkit.collect.process import Tool
 from profkit.errors import ProfkitError
-from profkit.files import is_file, list_folder, read_text, walk_folder
+from profkit.files import is_file, list_files_below, list_folder_entries, read_text
 from profkit.lab.measure import languages as folder
-from profkit.records.header import Header
+from profkit.records.header import VariantHeader
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Language:
     suffix: str  # of its files
     # (text, file's name): its header; nothing in the file is executed. ProfkitError: it has none, or
     # the file cannot be one of this language
-    header: Callable[[str, str], Header]
+    header: Callable[[str, str], VariantHeader]
     # sha256 of the code: comments, layout and those keys of the header left out that only speak of it
     code_hash: Callable[[Path, Mapping[str, str]], str]
     text_hash: Callable[[Path], str]  # of the file, and what it includes, to the letter
@@ -62,9 +62,9 @@ class Language:
     # i.log says why. No number for `parallel` takes as many as there are cores.
     compile: Callable[[Sequence[CompileJob], Path, Programs, int | None], dict[int, float]]
     # what the header and the tunables add to a compiler's flags
-    flags: Callable[[Header, Mapping[str, str]], tuple[str, ...]]
+    flags: Callable[[VariantHeader, Mapping[str, str]], tuple[str, ...]]
     # (header, file's name): ProfkitError where flags of a header could do more than change code
-    refuse_unsafe_flags: Callable[[Header, str], None] = lambda _header, _name: None
+    refuse_unsafe_flags: Callable[[VariantHeader, str], None] = lambda _header, _name: None
     # every file's, of an architecture
     own_flags: Callable[[str], tuple[str, ...]] = lambda _arch: ()
     programs: tuple[str, ...] = ()  # what compiling it starts: names that tools.tool knows
@@ -139,7 +139,7 @@ def read_source(path: Path) -> str:
 
 def list_kernel_files_below(folder: Path) -> list[Path]:
     """Return the kernels below a folder, sorted; a ProfkitError where a part of it may not be read."""
-    files, unread = walk_folder(folder)
+    files, unread = list_files_below(folder)
     for closed in unread:
-        list_folder(closed)  # says why
+        list_folder_entries(closed)  # says why
     return [file for file in files if is_kernel_file(file)]

@@ -11,14 +11,18 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda.library import Numbers
 
+if TYPE_CHECKING:
+    from profkit.units import ByteCount, CaseName, CppText, PlainValues
+
+
 Shape3 = tuple[int, int, int]
-Where = Literal["value", "in", "out", "scratch"]
-_WHERE: tuple[Where, ...] = ("value", "in", "out", "scratch")
+PlaceKind = Literal["value", "in", "out", "scratch"]
+_WHERE: tuple[PlaceKind, ...] = ("value", "in", "out", "scratch")
 SIZES = 6  # of ProfkitArgs: how many sizes, and how many strides
 
 
@@ -36,7 +40,7 @@ class KernelImage:
 class Parameter:
     """A parameter of a kernel: an address in some array, or a value."""
 
-    where: Where  # an array of the problem, of the call's own memory, or a plain value
+    where: PlaceKind  # an array of the problem, of the call's own memory, or a plain value
     index: int = 0
     value: int = 0  # offset into the array in bytes; or the bits of the value
 
@@ -80,7 +84,7 @@ class CallPlan:
     images: list[KernelImage] = field(default_factory=list)
     cases: list[CasePlan] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[CaseName, PlainValues]:
         """Return case -> its launches, for those who look without a GPU: see variants/dry.py."""
         return {case.name: list(map(self._describe_launch, case.starts)) for case in self.cases}
 
@@ -93,7 +97,7 @@ class CallPlan:
             "dynamic_smem": start.dynamic_smem,
         }
 
-    def write_c_tables(self) -> str:
+    def write_c_tables(self) -> CppText:
         """Return the tables that player.c includes; image i lies next to them as image<i>.cubin."""
         lines = [f'IMAGE({i}, "image{i}.cubin")' for i in range(len(self.images))]
         for declared, rows in self._make_tables().items():
@@ -127,7 +131,7 @@ class CallPlan:
         }
 
 
-def _write_c_value(value: Any) -> str:
+def _write_c_value(value: Any) -> CppText:
     """Return a value as an initialiser in C: several in braces, text as it is."""
     if isinstance(value, list | tuple):
         return f"{{{', '.join(map(_write_c_value, value))}}}"
@@ -163,7 +167,7 @@ _BYTES = {
 }
 _STEP = 1 << 40  # between two arrays: none is longer
 # The step of the first of each kind, the last kind first: 32 inputs and 16 outputs (see Args).
-_FIRST: dict[Where, int] = {"scratch": 49, "out": 33, "in": 1}
+_FIRST: dict[PlaceKind, int] = {"scratch": 49, "out": 33, "in": 1}
 
 
 class DeviceArray:
@@ -182,7 +186,7 @@ class DeviceArray:
         """Return its address."""
         return self._address
 
-    def element_size(self) -> int:
+    def element_size(self) -> ByteCount:
         """Return the bytes of one element."""
         return _BYTES[self.dtype]
 
@@ -233,7 +237,7 @@ class LaunchArgs:
 
 
 def make_array_at_coded_address(
-    where: Where, index: int, dtype: str, shape: Sequence[int]
+    where: PlaceKind, index: int, dtype: str, shape: Sequence[int]
 ) -> DeviceArray:
     """Return an array of a kind and number, at an address that tells both."""
     return DeviceArray(dtype, shape, (_FIRST[where] + index) * _STEP)

@@ -30,13 +30,21 @@ from typing import TYPE_CHECKING
 
 from profkit.collect import process
 from profkit.errors import ProfkitError
-from profkit.files import is_file, is_there, list_matching_paths, read_bytes
+from profkit.files import is_file, is_path_there, list_matching_paths, read_bytes
 from profkit.lab.measure.languages import language
 from profkit.lab.measure.languages.language import CompileJob, Language, Programs
 from profkit.records import header
 
 if TYPE_CHECKING:
-    from profkit.units import Seconds
+    from profkit.units import (
+        JobNumber,
+        PythonText,
+        Seconds,
+        Sentence,
+        SentenceOrEmpty,
+        Sha256,
+        TextOrEmpty,
+    )
 
 
 PLAYER = Path(__file__).with_name("player.c")
@@ -45,7 +53,7 @@ _TIMEOUT = 300.0  # seconds for one file: every case of its problem is compiled
 _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Linux under Windows
 
 
-def _explain_missing_compiler() -> str:
+def _explain_missing_compiler() -> SentenceOrEmpty:
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed: pip install triton (torch brings it too)"
     if _find_c_compiler() is None:
@@ -53,8 +61,8 @@ def _explain_missing_compiler() -> str:
     return ""
 
 
-def _explain_missing_gpu() -> str:
-    here = any(is_there(Path(place)) for place in _GPU_FILES)
+def _explain_missing_gpu() -> SentenceOrEmpty:
+    here = any(is_path_there(Path(place)) for place in _GPU_FILES)
     return _explain_missing_compiler() or (
         "" if here else "no GPU here: it can be built, not checked or timed"
     )
@@ -85,7 +93,7 @@ def _list_build_inputs(job: CompileJob) -> Sequence[str]:
 
 def _compile_jobs_in_processes(
     jobs: Sequence[CompileJob], work_folder: Path, _: Programs, most_at_once: int | None
-) -> dict[int, float]:
+) -> dict[JobNumber, Seconds]:
     """Run each file's launch function in a process of its own, at every case of its problem."""
     with process.make_thread_pool(most_at_once or process.count_usable_cores()) as pool:
         runs = []
@@ -94,11 +102,13 @@ def _compile_jobs_in_processes(
         return {i: run.result() for i, run in enumerate(runs)}
 
 
-def _compile_timed_job(job: CompileJob, stem: Path) -> Seconds:
+def _compile_timed_job(job: CompileJob, path_without_suffix: Path) -> Seconds:
     """Leave <stem>.so, .o, .json and .log; in seconds."""
     began = time.monotonic()
-    if error := _explain_missing_compiler() or _compile_and_explain_failure(job, stem):
-        stem.with_suffix(".log").write_text(error, encoding="utf-8")
+    if error := _explain_missing_compiler() or _compile_and_explain_failure(
+        job, path_without_suffix
+    ):
+        path_without_suffix.with_suffix(".log").write_text(error, encoding="utf-8")
     return time.monotonic() - began
 
 
@@ -110,10 +120,10 @@ def _read_compile_timeout_seconds() -> Seconds:
     return _TIMEOUT
 
 
-def _compile_launcher(name: str, stem: Path, folder: Path) -> str:
+def _compile_launcher(name: str, path_without_suffix: Path, folder: Path) -> TextOrEmpty:
     """Compile and link what plays a file's launches; return what went wrong, empty if nothing did."""
-    object_file = stem.with_suffix(".o")
-    library = stem.with_suffix(".so")
+    object_file = path_without_suffix.with_suffix(".o")
+    library = path_without_suffix.with_suffix(".so")
     start = [_find_c_compiler() or "cc", "-O2", "-fPIC"]
     inside = f"-I{folder}", f"-Wa,-I{folder}"
     built = process.run_command([*start, *inside, "-c", "-o", str(object_file), str(PLAYER)], 60)
@@ -125,9 +135,9 @@ def _compile_launcher(name: str, stem: Path, folder: Path) -> str:
     return ""
 
 
-def _compile_and_explain_failure(job: CompileJob, stem: Path) -> str:
+def _compile_and_explain_failure(job: CompileJob, path_without_suffix: Path) -> TextOrEmpty:
     """Compile, and return what went wrong; empty if nothing did."""
-    folder = stem.with_suffix(".ahead")
+    folder = path_without_suffix.with_suffix(".ahead")
     folder.mkdir()
     request = {**asdict(job), "path": str(job.path), "problem": str(job.problem)}
     request_file = folder / "request.json"
@@ -153,23 +163,23 @@ def _compile_and_explain_failure(job: CompileJob, stem: Path) -> str:
             more = f"\n{excerpt.rstrip()[:2000]}"
         summary = summarize_traceback(done.output, job.path)
         return f"{summary} ({_name_triton_version()}){more}"
-    failure = _compile_launcher(job.path.name, stem, folder)
+    failure = _compile_launcher(job.path.name, path_without_suffix, folder)
     if failure:
         return failure
-    os.replace(folder / "plan.json", stem.with_suffix(".json"))
-    os.replace(folder / "ptxas.log", stem.with_suffix(".log"))
-    _move_only_ptx(folder / "cache", stem.with_suffix(".ptx"))
+    os.replace(folder / "plan.json", path_without_suffix.with_suffix(".json"))
+    os.replace(folder / "ptxas.log", path_without_suffix.with_suffix(".log"))
+    _move_only_ptx(folder / "cache", path_without_suffix.with_suffix(".ptx"))
     return ""
 
 
-def _move_only_ptx(cache: Path, place: Path) -> None:
+def _move_only_ptx(cache: Path, target: Path) -> None:
     """Keep the kernel's PTX, which can be rewritten; of several, nobody knows which is launched."""
     found = list_matching_paths(cache / "*" / "*.ptx")
     if len(found) == 1:
-        os.replace(found[0], place)
+        os.replace(found[0], target)
 
 
-def summarize_traceback(output: str, path: Path) -> str:
+def summarize_traceback(output: str, path: Path) -> Sentence:
     """Return one line out of a traceback: which line of the file, what, and at which case."""
     lines = []
     for line in output.splitlines():
@@ -199,19 +209,19 @@ _NOT_KERNELS = {"problem.py", "conftest.py", "__init__.py"}
 _SHAPE = f"def {LAUNCH}(input, ..., output, ..., args): kernel[grid](input, output, ...)"
 
 
-def _is_triton(path: Path, text: str) -> bool:
+def _is_triton(path: Path, text: PythonText) -> bool:
     """Return whether a file imports the language and is not about something else."""
     imports = re.search(r"^[ \t]*(?:import|from)[ \t]+triton\b", text, re.M)
     return path.name not in _NOT_KERNELS and imports is not None
 
 
-def is_profkit_kernel(path: Path, text: str) -> bool:
+def is_profkit_kernel(path: Path, text: PythonText) -> bool:
     """Return whether it has a problem.py or the launch function: scripts import the language, too."""
     beside = any(is_file(folder / "problem.py") for folder in path.parents[:3])
     return beside or _has_launch_function(text)
 
 
-def _has_launch_function(text: str) -> bool:
+def _has_launch_function(text: PythonText) -> bool:
     """Return whether its function is there: not in a text that a test holds."""
     if not re.search(rf"^def[ \t]+{LAUNCH}\b", text, re.M):
         return False
@@ -222,7 +232,7 @@ def _has_launch_function(text: str) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == LAUNCH for node in body)
 
 
-def _parse_module_header(text: str, name: str) -> header.Header:
+def _parse_module_header(text: PythonText, name: str) -> header.VariantHeader:
     """Return the module's docstring; what every kernel must have is looked for on the way."""
     tree = _parse_python(text, name)
     docstring = ast.get_docstring(tree)
@@ -248,7 +258,7 @@ def _parse_module_header(text: str, name: str) -> header.Header:
     return head
 
 
-def hash_python_code_and_keys(path: Path, keys: Mapping[str, str]) -> str:
+def hash_python_code_and_keys(path: Path, keys: Mapping[str, str]) -> Sha256:
     """Return sha256 of the file without its prose, and of the header's keys that decide the code."""
     decides = {}
     for k, v in sorted(keys.items()):
@@ -258,12 +268,12 @@ def hash_python_code_and_keys(path: Path, keys: Mapping[str, str]) -> str:
     return hashlib.sha256(f"{decides or ''}{code}".encode()).hexdigest()
 
 
-def hash_whole_source(path: Path) -> str:
+def hash_whole_source(path: Path) -> Sha256:
     """Return the hash of a source to the letter."""
     return hashlib.sha256(language.read_source(path).encode()).hexdigest()
 
 
-def remove_comments_and_layout(text: str) -> str:
+def remove_comments_and_layout(text: PythonText) -> PythonText:
     """Return Python source without comments, the module's docstring, empty lines and ends of lines.
 
     Not by the parser's own printer: two versions of Python print one tree in two ways.
@@ -285,7 +295,7 @@ def remove_comments_and_layout(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
-def _parse_python(text: str, name: str) -> ast.Module:
+def _parse_python(text: PythonText, name: str) -> ast.Module:
     try:
         with warnings.catch_warnings(action="ignore"):  # of a text that is only read
             return ast.parse(text)

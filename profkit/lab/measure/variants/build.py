@@ -15,17 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profkit.collect import tools
 from profkit.collect.process import Tool, make_thread_pool
 from profkit.errors import ProfkitError
 from profkit.files import (
+    get_file_size_or_zero,
     get_home_folder,
-    get_size,
     is_file,
     is_writable,
-    list_folder,
+    list_folder_entries,
     make_temporary_folder,
     move_file,
     read_json,
@@ -44,6 +44,10 @@ from profkit.lab.measure.variants.variants import Variant, find_problem_folder_o
 from profkit.records.header import Budget
 from profkit.records.record import CodeIdentity
 from profkit.reports.figures import get_base_name_of_kernel
+
+if TYPE_CHECKING:
+    from profkit.units import BuildKey, ByteCount, KernelName, Sentence, Sha256, SmArch
+
 
 # What is built beside the variants: calls that workers need, and no launcher.
 SUPPORT = Path(__file__).resolve().parents[1] / "cuda" / "support.cu"
@@ -89,9 +93,11 @@ class Build:
         )
 
 
-def choose_build_folder_of_kernels(kernels_folder: Path, given: str | Path | None = None) -> Path:
+def choose_build_folder_of_kernels(
+    kernels_folder: Path, build_dir_option: str | Path | None = None
+) -> Path:
     """Return --build-dir, PROFKIT_BUILD, build/ beside kernels/, or the user's cache."""
-    named = given or os.environ.get("PROFKIT_BUILD")
+    named = build_dir_option or os.environ.get("PROFKIT_BUILD")
     if named:
         folder = Path(named)
     else:
@@ -107,7 +113,7 @@ def choose_build_folder_of_kernels(kernels_folder: Path, given: str | Path | Non
 
 def compile_variants_not_built_yet(
     variants: Iterable[Variant],
-    archs: Sequence[str],
+    archs: Sequence[SmArch],
     build_folder: Path,
     most_at_once: int | None = None,
 ) -> list[Build]:
@@ -139,7 +145,7 @@ def compile_variants_not_built_yet(
 def has_build_of_current_source(variant: Variant, build_folder: Path) -> bool:
     """Return whether some build of a variant is of its source as it is now."""
     text = variant.language.text_hash(variant.path)
-    for place in list_folder(build_folder / variant.problem):
+    for place in list_folder_entries(build_folder / variant.problem):
         is_own = place.name.startswith(f"{variant.id}-sm_")
         if is_own and tools.read_cached_object(place / "build.json").get("text") == text:
             return True
@@ -153,7 +159,7 @@ def require_library(built: Build) -> Path:
     return built.library
 
 
-def _make_build_plan(variant: Variant, arch: str, folder: Path) -> Build:
+def _make_build_plan(variant: Variant, arch: SmArch, folder: Path) -> Build:
     language = variant.language
     programs = _find_programs(variant.language, folder)
     language.refuse_unsafe_flags(variant.header, variant.path.name)
@@ -183,7 +189,7 @@ def _find_programs(language: Language, folder: Path) -> dict[str, Tool]:
     return {name: tools.require_tool_with_version(name, folder) for name in language.programs}
 
 
-def _make_compile_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:
+def _make_compile_job(variant: Variant, arch: SmArch, flags: tuple[str, ...]) -> CompileJob:
     return CompileJob(
         path=variant.path,
         problem=find_problem_folder_of_kernel(variant.path),
@@ -195,7 +201,7 @@ def _make_compile_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> Co
     )
 
 
-def _count_sms(arch: str) -> int:
+def _count_sms(arch: SmArch) -> int:
     """Return how many SMs: of the GPU present if it is of this architecture, else of the usual card."""
     number = arch.rstrip("af")
     try:
@@ -220,27 +226,27 @@ def _load_earlier_build(plan: Build, folder: Path) -> Build | None:
     library = place / "variant.so"
     try:
         kept = read_json(place / "build.json")
-        if kept["key"] != plan.key or get_size(library) != kept["bytes"]:
+        if kept["key"] != plan.key or get_file_size_or_zero(library) != kept["bytes"]:
             return None
         return _restore_build(plan, library, kept)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _restore_build(plan: Build, library: Path, kept: Mapping[str, Any]) -> Build:
+def _restore_build(plan: Build, library: Path, build_json: Mapping[str, Any]) -> Build:
     return replace(
         plan,
         library=library,
-        kernels=tuple(KernelResources(**k) for k in kept["kernels"]),
-        sass=kept["sass"],
+        kernels=tuple(KernelResources(**k) for k in build_json["kernels"]),
+        sass=build_json["sass"],
         host=hash_host_code(library.with_name(OBJECT)),  # not kept: older builds have none
-        warnings=tuple(kept["warnings"]),
+        warnings=tuple(build_json["warnings"]),
     )
 
 
 def _compile_plans(
     plans: Sequence[Build], folder: Path, jobs_per_language: int | None
-) -> dict[str, Build]:
+) -> dict[BuildKey, Build]:
     """Compile what each language has to compile, all languages side by side."""
     groups: dict[int, list[Build]] = {}
     for plan in plans:
@@ -254,33 +260,37 @@ def _compile_plans(
 
 
 def _compile_builds_of_language(
-    plans: Sequence[Build], folder: Path, jobs: int | None
+    plans: Sequence[Build], folder: Path, most_at_once: int | None
 ) -> list[Build]:
     language = plans[0].variant.language
     work = [_make_compile_job(plan.variant, plan.arch, plan.flags) for plan in plans]
     built = []
     with make_temporary_folder(folder) as place:
-        times = language.compile(work, place, _find_programs(language, folder), jobs)
+        times = language.compile(work, place, _find_programs(language, folder), most_at_once)
         for number, plan in enumerate(plans):
             compiled = _store_compiled(plan, place / str(number), folder)
             built.append(replace(compiled, seconds=times.get(number, 0.0)))
     return built
 
 
-def _move_compiled(stem: Path, place: Path) -> None:
+def _move_compiled(path_without_suffix: Path, target: Path) -> None:
     """Move what a compiler wrote to its place, the library last."""
-    move_file(stem.with_suffix(".o"), place / OBJECT)  # dry.py links it without CUDA
-    if is_file(stem.with_suffix(".json")):  # its launches, where they are known ahead
-        move_file(stem.with_suffix(".json"), place / "plan.json")
-    if is_file(stem.with_suffix(".ptx")):  # of a language whose compiler leaves it
-        move_file(stem.with_suffix(".ptx"), place / "kernel.ptx")
-    move_file(stem.with_suffix(".so"), place / "variant.so")
+    move_file(
+        path_without_suffix.with_suffix(".o"), target / OBJECT
+    )  # dry.py links it without CUDA
+    if is_file(
+        path_without_suffix.with_suffix(".json")
+    ):  # its launches, where they are known ahead
+        move_file(path_without_suffix.with_suffix(".json"), target / "plan.json")
+    if is_file(path_without_suffix.with_suffix(".ptx")):  # of a language whose compiler leaves it
+        move_file(path_without_suffix.with_suffix(".ptx"), target / "kernel.ptx")
+    move_file(path_without_suffix.with_suffix(".so"), target / "variant.so")
 
 
-def _store_compiled(plan: Build, stem: Path, folder: Path) -> Build:
+def _store_compiled(plan: Build, path_without_suffix: Path, folder: Path) -> Build:
     """Read one compiler's log and move its library to its place; build.json comes last."""
-    compiled = stem.with_suffix(".so")
-    log = stem.with_suffix(".log")
+    compiled = path_without_suffix.with_suffix(".so")
+    log = path_without_suffix.with_suffix(".log")
     output = "not started"
     if is_file(log):
         output = log.read_text(encoding="utf-8", errors="replace")
@@ -297,22 +307,22 @@ def _store_compiled(plan: Build, stem: Path, folder: Path) -> Build:
             warnings.append(line.strip())
     kept = {
         "key": plan.key,
-        "bytes": get_size(compiled),
+        "bytes": get_file_size_or_zero(compiled),
         "kernels": [asdict(kernel) for kernel in kernels],
         "sass": _hash_with_resources(hash_all_machine_code(compiled), kernels),
         "warnings": warnings,
         "flags": plan.flags,
         "text": plan.text,
     }
-    _move_compiled(stem, place)
+    _move_compiled(path_without_suffix, place)
     write_text(place / "compiler.log", output)
     write_text(place / "build.json", json.dumps(kept, indent=1))
     return _restore_build(plan, place / "variant.so", kept)
 
 
 def _hash_with_resources(
-    machine_code_hash: str | None, kernels: Sequence[KernelResources]
-) -> str | None:
+    machine_code_hash: Sha256 | None, kernels: Sequence[KernelResources]
+) -> Sha256 | None:
     """Return the hash of the machine code together with what each kernel takes of an SM."""
     if machine_code_hash is None:
         return None
@@ -330,8 +340,8 @@ class OverBudget(NamedTuple):
 
 
 def describe_budget_excesses(
-    built: Build, dynamic_smem_bytes_by_kernel: Mapping[str, int] | None = None
-) -> list[str]:
+    built: Build, dynamic_smem_bytes_by_kernel: Mapping[KernelName, ByteCount] | None = None
+) -> list[Sentence]:
     """Return what a build takes over the budget in its header, one line each.
 
     `dynamic_smem_bytes_by_kernel`: demangled name -> the most that its launcher asks for.
@@ -348,7 +358,7 @@ def describe_budget_excesses(
 def iterate_budget_excesses(
     kernels: Iterable[KernelResources],
     budget: Budget,
-    dynamic_smem_bytes_by_kernel: Mapping[str, int],
+    dynamic_smem_bytes_by_kernel: Mapping[KernelName, ByteCount],
 ) -> Iterator[OverBudget]:
     """Yield what is over a budget; `dynamic_smem_bytes_by_kernel` as above."""
     for kernel in kernels:

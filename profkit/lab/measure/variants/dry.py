@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -35,6 +36,10 @@ from profkit.lab.measure.variants.build import OBJECT, Build
 from profkit.lab.measure.variants.problem import Problem, is_complete_problem_folder, load_problem
 from profkit.records.store import JsonObject
 
+if TYPE_CHECKING:
+    from profkit.units import CaseName, SmArch
+
+
 _COMPILE_SECONDS = 600.0  # for the stub or a program of it: three seconds are usual
 _RUN_SECONDS = 120.0  # for a launcher on the stub: a tenth of a second is usual
 
@@ -42,7 +47,9 @@ STUB = Path(__file__).with_name("dry.cpp")
 _NOT_SUPPORTED = 801
 
 
-def list_launches_by_dry_run(built: Build, problem: Problem, case: str) -> list[GraphLaunch] | None:
+def list_launches_by_dry_run(
+    built: Build, problem: Problem, case: CaseName
+) -> list[GraphLaunch] | None:
     """Return what a launcher would start on the usual card of its architecture, in order.
 
     Empty if it does not support the case there. None if it cannot be known: no such card here, or it
@@ -70,18 +77,18 @@ def list_launches_by_dry_run(built: Build, problem: Problem, case: str) -> list[
 
 
 def load_dry_launches_by_case(
-    built: Build, build_folder: Path
-) -> dict[str, list[GraphLaunch]] | None:
+    built: Build, problem_folder: Path
+) -> dict[CaseName, list[GraphLaunch]] | None:
     """Return case -> dry_launches, kept beside the build; None too where there is no problem.py."""
     known_card = built.arch.rstrip("af") in CARDS
-    if built.library is None or not known_card or not is_complete_problem_folder(build_folder):
+    if built.library is None or not known_card or not is_complete_problem_folder(problem_folder):
         return None
-    source = build_folder / "problem.py"
+    source = problem_folder / "problem.py"
     memory = built.library.with_name("shapes.json")
     key = hashlib.sha256(read_bytes(source) + _hash_source_of_driver_stub().encode()).hexdigest()
     kept = tools.read_cached_object(memory)
     if kept.get("key") != key or "shapes" not in kept:
-        loaded = load_problem(build_folder)
+        loaded = load_problem(problem_folder)
         by_case = {}
         for c in loaded.cases:
             by_case[c] = list_launches_by_dry_run(built, loaded, c)
@@ -115,24 +122,26 @@ def _hash_source_of_driver_stub() -> str:
     return hashlib.sha256(STUB.read_bytes()).hexdigest()[:12]
 
 
-def _compile_dry_program(place: Path) -> Path | None:
+def _compile_dry_program(folder_of_build: Path) -> Path | None:
     """Return the program of a build; None if it needs more than the stub has."""
-    program = place / f"dry-{_hash_source_of_driver_stub()}"
+    program = folder_of_build / f"dry-{_hash_source_of_driver_stub()}"
     if is_file(program):
         return program
-    stub = compile_driver_stub_once(place.parents[1])
-    return stub and _compile_with_nvcc(program, ["--cudart", "none", place / OBJECT, stub])
+    stub = compile_driver_stub_once(folder_of_build.parents[1])
+    return stub and _compile_with_nvcc(
+        program, ["--cudart", "none", folder_of_build / OBJECT, stub]
+    )
 
 
-def _list_stub_answers(built: Build, values: JsonObject, machine: Card) -> list[str]:
+def _list_stub_answers(built: Build, problem_arguments: JsonObject, usual_card: Card) -> list[str]:
     """Return what the stub answers its program: attributes of the device, numbers, kernels."""
-    limits = LIMITS[machine.arch]
-    numbers = Numbers.from_problem_arguments(values)
+    limits = LIMITS[usual_card.arch]
+    numbers = Numbers.from_problem_arguments(problem_arguments)
     answers: dict[str, float] = {
-        "attribute16": machine.sms,
-        "attribute38": machine.l2,
-        "attribute75": int(machine.arch[:-1]),
-        "attribute76": int(machine.arch[-1]),
+        "attribute16": usual_card.sms,
+        "attribute38": usual_card.l2,
+        "attribute75": int(usual_card.arch[:-1]),
+        "attribute76": int(usual_card.arch[-1]),
         "attribute81": limits.smem,
         "attribute97": limits.smem - limits.reserved,
         "attribute106": limits.blocks,
@@ -155,7 +164,7 @@ def _list_stub_answers(built: Build, values: JsonObject, machine: Card) -> list[
 
 
 def _make_dry_launches(
-    rows: Sequence[JsonObject], kernels: Mapping[str, KernelResources], arch: str
+    rows: Sequence[JsonObject], kernels: Mapping[str, KernelResources], arch: SmArch
 ) -> list[GraphLaunch] | None:
     """Return None if one of the kernels is not of the build."""
     if any(row["kernel"] not in kernels for row in rows):
@@ -163,7 +172,7 @@ def _make_dry_launches(
     return [_make_dry_launch(row, kernels[row["kernel"]], arch) for row in rows]
 
 
-def _make_dry_launch(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLaunch:
+def _make_dry_launch(row: JsonObject, kernel: KernelResources, arch: SmArch) -> GraphLaunch:
     across, down, deep = row["grid"]
     x, y, z = row["block"]
     dynamic = row["dynamic_smem"]

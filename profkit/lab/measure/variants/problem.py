@@ -17,14 +17,18 @@ from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from profkit.errors import ProfkitError, suggest_nearest_names
-from profkit.files import is_file, is_there, read_bytes, write_text
+from profkit.files import is_file, is_path_there, read_bytes, write_text
 from profkit.lab.measure.languages.language import list_languages
 from profkit.records.store import Document
+
+if TYPE_CHECKING:
+    from profkit.units import AbsoluteAndRelative, CaseName, InputNumber, OutputNumber, TorchTensor
+
 
 Case = Any  # whatever the problem says
 CaseAndSeed = tuple[str, int]
@@ -63,12 +67,12 @@ class Problem:
     module: ModuleType
 
     @property
-    def cases(self) -> Mapping[str, Case]:
+    def cases(self) -> Mapping[CaseName, Case]:
         """Return the cases that are measured, by name."""
         return dict(self.module.CASES)
 
     @property
-    def checks(self) -> Mapping[str, Case]:
+    def checks(self) -> Mapping[CaseName, Case]:
         """Return the cases on which values are checked, by name."""
         return dict(self.module.CHECKS)
 
@@ -77,7 +81,7 @@ class Problem:
         """Return the names of the references."""
         return tuple(getattr(self.module, "REFERENCES", ()))
 
-    def choose_cases(self, names: Sequence[str]) -> tuple[str, ...]:
+    def choose_cases(self, names: Sequence[str]) -> tuple[CaseName, ...]:
         """Return these cases, or the first one where none is named; a ProfkitError of an unknown one."""
         chosen = tuple(names) or tuple(self.cases)[:1]
         for name in chosen:
@@ -104,21 +108,21 @@ class Problem:
         pairs += product(cases_to_measure, [0])
         return tuple(dict.fromkeys(pairs))
 
-    def get_tolerance(self, case: str) -> tuple[float, float]:
+    def get_tolerance(self, case: CaseName) -> AbsoluteAndRelative:
         """Return (absolute, relative) of abs(out - ref) <= absolute + relative * abs(ref)."""
         if hasattr(self.module, "tolerance"):
             atol, rtol = self.module.tolerance(self.get_case(case))
             return float(atol), float(rtol)
         return self.module.ATOL, self.module.RTOL
 
-    def map_inplace_outputs_to_inputs(self, case: Case) -> Mapping[int, int]:
+    def map_inplace_outputs_to_inputs(self, case: Case) -> Mapping[OutputNumber, InputNumber]:
         """Return output -> the input that it begins as; empty if nothing is worked on in place."""
         if hasattr(self.module, "begins"):
             return dict(self.module.begins(case))
         return {}
 
     def make_reference_call(
-        self, name: str, case: str, tensors: Sequence[Any]
+        self, name: str, case: CaseName, tensors: Sequence[TorchTensor]
     ) -> Callable[[], Any]:
         """Return a function that calls a reference on tensors."""
         made: Callable[[], Any] = self.module.reference_call(name, self.get_case(case), tensors)
@@ -216,7 +220,7 @@ def write_files_of_new_problem(name: str, language: str, kernels_folder: Path) -
             suggest_nearest_names(language, known, "say " + " or ".join(known)),
         )
     folder = kernels_folder / name
-    if is_there(folder):
+    if is_path_there(folder):
         hint = "choose another name, or another --kernels"
         raise ProfkitError(f"{folder} is there already", hint)
     suffix = known[language].removesuffix(".tmpl").removeprefix(language)
@@ -228,7 +232,7 @@ def write_files_of_new_problem(name: str, language: str, kernels_folder: Path) -
         _write_template(folder / "README.md", "README.md.tmpl", words),
     ]
     shared = kernels_folder / "common" / "variant.cuh"
-    if not is_there(shared):
+    if not is_path_there(shared):
         header = next((path for path in _HEADERS if is_file(path)), None)
         if header is None:
             raise ProfkitError("profkit's variant.cuh is missing", "install profkit again")

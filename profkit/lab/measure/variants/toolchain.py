@@ -14,7 +14,7 @@ from typing import Literal
 from profkit.collect import ncu_output, tools
 from profkit.errors import ProfkitError
 from profkit.files import (
-    is_there,
+    is_path_there,
     is_writable,
     read_text,
 )
@@ -140,9 +140,9 @@ def can_read_counters(driver_parameters_file: Path) -> bool | None:
 
 def _examine_ncu_lock() -> Iterator[Inspection]:
     lock = Path(tempfile.gettempdir()) / "nsight-compute-lock"
-    if is_there(lock) and not is_writable(lock):
+    if is_path_there(lock) and not is_writable(lock):
         yield Inspection("ncu lock", "missing", f"{lock} belongs to another user", ncu_output.LOCK)
-    elif is_there(lock):
+    elif is_path_there(lock):
         yield Inspection("ncu lock", "ok", f"{lock} is there, and this user may take it")
     else:
         yield Inspection("ncu lock", "ok", "not held")

@@ -14,11 +14,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda.resources import LIMITS, REGISTERS
 from profkit.records import header
-from profkit.records.header import Budget, Header
+from profkit.records.header import Budget, VariantHeader
+
+if TYPE_CHECKING:
+    from profkit.units import MacroName, SmArch
+
 
 _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -52,16 +57,16 @@ class Expression:
         return _evaluate_node(self._tree, value_by_name)
 
 
-def parse_checked_expression(text: str, where: str) -> Expression:
-    """Read an expression; `where` names its place in an error: "v3_x.cu: 'where:'"."""
+def parse_checked_expression(text: str, place_in_errors: str) -> Expression:
+    """Read an expression; `place_in_errors` names its place in an error: "v3_x.cu: 'where:'"."""
     if not text.isascii():  # Python reads º as o: a name that nobody wrote
-        raise ProfkitError(f"{where}: {text[:60]!r} is not plain ASCII", _GRAMMAR)
+        raise ProfkitError(f"{place_in_errors}: {text[:60]!r} is not plain ASCII", _GRAMMAR)
     try:
         tree = ast.parse(text[: _LONGEST + 1].strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise ProfkitError(f"{where}: cannot read {text[:60]!r}", _GRAMMAR) from error
+        raise ProfkitError(f"{place_in_errors}: cannot read {text[:60]!r}", _GRAMMAR) from error
     if len(text) > _LONGEST:
-        raise ProfkitError(f"{where}: longer than {_LONGEST} characters", "say it in two")
+        raise ProfkitError(f"{place_in_errors}: longer than {_LONGEST} characters", "say it in two")
     compares = isinstance(tree, ast.Compare)  # one comparison may stand at the top
     nodes = []
     for node in ast.walk(tree):
@@ -73,7 +78,7 @@ def parse_checked_expression(text: str, where: str) -> Expression:
         else:
             is_allowed = isinstance(node, _ALLOWED)
         if not is_allowed:
-            raise ProfkitError(f"{where}: {text[:60]!r} is not of the grammar", _GRAMMAR)
+            raise ProfkitError(f"{place_in_errors}: {text[:60]!r} is not of the grammar", _GRAMMAR)
     names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
     return Expression(text.strip(), names, compares, tree)
 
@@ -119,7 +124,7 @@ class Config:
     ranks: tuple[int, ...]  # where each value stands among its macro's, from small to large
 
     @property
-    def values_by_macro(self) -> dict[str, str]:
+    def values_by_macro(self) -> dict[MacroName, str]:
         """Return the value of each macro."""
         return dict(self.values)
 
@@ -165,7 +170,7 @@ class Space:
     watch: tuple[Direction, ...] = ()  # metrics that a better choice moves
 
     @property
-    def macros(self) -> tuple[str, ...]:
+    def macros(self) -> tuple[MacroName, ...]:
         """Return the names of the macros, in the order of the header."""
         return tuple(self.values)
 
@@ -175,11 +180,11 @@ class Space:
         first_values = {macro: values[0] for macro, values in self.values.items()}
         return self.make_declared_config(first_values)
 
-    def list_value_texts_by_macro(self) -> dict[str, list[str]]:
+    def list_value_texts_by_macro(self) -> dict[MacroName, list[str]]:
         """Return macro -> its values, as a document has them."""
         return {macro: list(values) for macro, values in self.values.items()}
 
-    def make_declared_config(self, value_by_macro: Mapping[str, str]) -> Config:
+    def make_declared_config(self, value_by_macro: Mapping[MacroName, str]) -> Config:
         """Return the configuration of these values; KeyError, ValueError if not declared."""
         values = []
         ranks = []
@@ -201,7 +206,7 @@ class Space:
         return list(map(self.make_declared_config, header.list_value_combinations(self.values)))
 
     @cached_property
-    def numeric_macros(self) -> set[str]:
+    def numeric_macros(self) -> set[MacroName]:
         """Return the macros whose values are all whole numbers."""
         numeric = set()
         for macro, values in self.values.items():
@@ -210,7 +215,7 @@ class Space:
         return numeric
 
     @cached_property
-    def ordered_values(self) -> dict[str, tuple[str, ...]]:
+    def ordered_values(self) -> dict[MacroName, tuple[str, ...]]:
         """Return macro -> its values from small to large; as declared where they are no numbers."""
         ordered = dict(self.values)
         for macro in self.numeric_macros:
@@ -238,7 +243,7 @@ class Space:
             ) from error
 
     def find_arithmetic_refusal(
-        self, config: Config, arch: str, budget: Budget
+        self, config: Config, arch: SmArch, budget: Budget
     ) -> InvalidConfig | None:
         """Return why a configuration cannot be, by arithmetic; None if nothing speaks against it."""
         numbers = self.evaluate_quantities(config)
@@ -249,7 +254,7 @@ class Space:
 
 
 def find_block_refusal(
-    taken_by_resource: Mapping[str, int], architecture: str, budget: Budget
+    taken_by_resource: Mapping[str, int], architecture: SmArch, budget: Budget
 ) -> InvalidConfig | None:
     """Return why no block may take so many `threads`, `regs` a thread and bytes of `smem`."""
     most_of = {
@@ -283,7 +288,7 @@ def _refuse_repeated_or_too_many_values(values: Mapping[str, Sequence[str]], fil
         raise ProfkitError(f"{file}: 'tune:' has more than {MOST} choices", "declare fewer values")
 
 
-def read_tunable_space(head: Header, path: Path) -> Space:
+def read_tunable_space(head: VariantHeader, path: Path) -> Space:
     """Return what the keys of a header say, every name in them known."""
     file = path.name
     values = header.parse_values_of_tunables(head.tune, file)
@@ -295,7 +300,7 @@ def read_tunable_space(head: Header, path: Path) -> Space:
     for text in head.where.split(","):
         if text.strip():
             where = f"{file}: 'where:'"
-            conditions.append(_parse_expression(text, where, known, condition=True))
+            conditions.append(_parse_expression(text, where, known, is_condition=True))
     steer = tuple(_parse_direction(word, file, "steer") for word in head.steer)
     for direction in steer:
         if direction.name not in known:
@@ -317,19 +322,21 @@ def _read_quantities(words: Iterable[str], file: str, macros: Set[str]) -> dict[
                 f"{file}: cannot read '{word}' in 'takes:'", "write e.g. threads=32*WARPS"
             )
         known = {*macros, *quantities}
-        quantities[name] = _parse_expression(text, f"{file}: 'takes:'", known, condition=False)
+        quantities[name] = _parse_expression(text, f"{file}: 'takes:'", known, is_condition=False)
     return quantities
 
 
-def _parse_expression(text: str, where: str, known: set[str], *, condition: bool) -> Expression:
-    expression = parse_checked_expression(text, where)
-    if expression.is_condition != condition:
-        what = "compares nothing" if condition else "is a condition"
-        raise ProfkitError(f"{where}: '{expression.text}' {what}", header.KEYS["where"])
-    if strange := sorted(expression.names - known):
+def _parse_expression(
+    text: str, place_in_errors: str, known_names: set[str], *, is_condition: bool
+) -> Expression:
+    expression = parse_checked_expression(text, place_in_errors)
+    if expression.is_condition != is_condition:
+        what = "compares nothing" if is_condition else "is a condition"
+        raise ProfkitError(f"{place_in_errors}: '{expression.text}' {what}", header.KEYS["where"])
+    if strange := sorted(expression.names - known_names):
         raise ProfkitError(
-            f"{where}: {strange[0]} is not a number that 'tune:' or 'takes:' declares",
-            f"there are: {', '.join(sorted(known)) or 'none'}",
+            f"{place_in_errors}: {strange[0]} is not a number that 'tune:' or 'takes:' declares",
+            f"there are: {', '.join(sorted(known_names)) or 'none'}",
         )
     return expression
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError, suggest_nearest_names
 from profkit.evidence.moves import parse_expected_changes
@@ -19,17 +20,21 @@ from profkit.files import (
     get_current_folder,
     is_file,
     is_folder,
-    list_folder,
+    list_files_below,
+    list_folder_entries,
     resolve_path,
-    walk_folder,
 )
 from profkit.lab.measure.languages import language
 from profkit.lab.measure.languages.cuda import LANGUAGE as CUDA
 from profkit.lab.measure.languages.language import Language
 from profkit.lab.measure.variants import tunables
 from profkit.records import header
-from profkit.records.header import Budget, Header
+from profkit.records.header import Budget, VariantHeader
 from profkit.records.store import Read
+
+if TYPE_CHECKING:
+    from profkit.units import Sha256, SmArch
+
 
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
@@ -41,7 +46,7 @@ class Variant:
     id: str  # what `--variant` takes: the file name up to the first underscore
     problem: str  # the name of the folder, which holds problem.py
     path: Path
-    header: Header
+    header: VariantHeader
     # macro -> value, on top of what the file says (tuning)
     defines: Mapping[str, str] = field(default_factory=dict)
     language: Language = CUDA
@@ -62,11 +67,11 @@ class Variant:
         return tunables.read_tunable_space(self.header, self.path)
 
     @functools.cached_property
-    def source_hash(self) -> str:
+    def source_hash(self) -> Sha256:
         """Return sha256 of the code of the file and of every header it includes."""
         return self.language.code_hash(self.path, self.header.keys)
 
-    def choose_compile_target_for(self, arch: str) -> str | None:
+    def choose_compile_target_for(self, arch: SmArch) -> str | None:
         """Return the compile target for `90`: `90`, `90a`, or None if the header rules it out."""
         return header.choose_compile_target(self.header.arch, arch, self.path.name)
 
@@ -81,12 +86,12 @@ class Variant:
         return replace(self, defines={**self.defines, **defines})
 
 
-def find_kernels_dir(given: str | Path | None = None) -> Path:
+def find_kernels_dir(kernels_option: str | Path | None = None) -> Path:
     """Return --kernels, PROFKIT_KERNELS, the next kernels/ upwards, or the checkout's."""
-    named = given or os.environ.get("PROFKIT_KERNELS")
+    named = kernels_option or os.environ.get("PROFKIT_KERNELS")
     if named:
         if not is_folder(Path(named)):
-            if given:
+            if kernels_option:
                 flag = "--kernels"
             else:
                 flag = "PROFKIT_KERNELS"
@@ -132,7 +137,7 @@ def read_valid_variants(kernels: Path, only_problem: str | None = None) -> Read[
 
 def _list_problem_folders(kernels: Path, problem: str | None) -> list[Path]:
     folders = []
-    for d in sorted(list_folder(kernels)):
+    for d in sorted(list_folder_entries(kernels)):
         if is_folder(d) and d.name != "common":
             folders.append(d)
     chosen = []
@@ -157,7 +162,7 @@ def find_named_variants(kernels_folder: Path, variant_names: Sequence[str]) -> l
     """
     ids = {name.rpartition("/")[2] for name in variant_names}
     matching = []
-    for file in walk_folder(kernels_folder)[0]:
+    for file in list_files_below(kernels_folder)[0]:
         folders = file.relative_to(kernels_folder).parts[:-1]
         is_one = file.stem.split("_", 1)[0] in ids and folders and folders[0] != "common"
         if is_one and language.is_kernel_file(file):
