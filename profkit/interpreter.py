@@ -42,7 +42,9 @@ def list_import_folders_elsewhere() -> list[str]:
     Where profkit itself lies in the current folder, in a clone say, that folder comes last: its code
     is being run already.
     """
-    standard, others, last = [], [], []
+    standard = []
+    others = []
+    last = []
     for entry in sys.path:
         if is_current_folder(entry):
             if is_current_folder(_PLACE):

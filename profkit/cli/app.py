@@ -164,7 +164,8 @@ def replace_flag_by_verb(args: list[str]) -> list[str]:
             if flag_ not in WITH_VALUE:
                 return [verb, *rest]
             if not value and at + 1 < end:
-                value, rest = args[at + 1], args[1:at] + args[at + 2 :]
+                value = args[at + 1]
+                rest = args[1:at] + args[at + 2 :]
             return [verb, *rest, value]
     return args
 
@@ -458,7 +459,8 @@ def _limit_memory(size_text: str) -> None:
     """Hold this process, and each that it starts, to what --max-memory says."""
     import resource
 
-    digits, unit = size_text[:-1], size_text[-1:].upper()
+    digits = size_text[:-1]
+    unit = size_text[-1:].upper()
     if unit not in _UNITS or not (digits.isascii() and digits.isdigit()) or len(digits) > 6:
         raise ProfkitError(f"--max-memory {size_text}: not understood", "say 800M or 4G")
     most = int(digits) * _UNITS[unit]

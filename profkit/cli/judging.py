@@ -31,7 +31,8 @@ def report_failures_and_get_exit_status(
     """Say on stderr why the exit status is not 0; return it."""
     from profkit.evidence.compare import list_exit_reasons
 
-    worst, changes = DONE, list(comparisons)
+    worst = DONE
+    changes = list(comparisons)
     refused = {change.after for change in changes if not change.compared or change.has_no_pair}
     for code, reason in list_exit_reasons(changes, fail_if):
         worst = max(worst, code)

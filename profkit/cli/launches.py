@@ -162,7 +162,8 @@ def _report_damage_of_reports(reports: Reports) -> AreAllWhole:
     """Say what is damaged, or holds no launch that worked; return whether all was read whole."""
     at = COLUMNS.index("status")
     status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
-    complete, problems = True, list[ProfkitError]()
+    complete = True
+    problems = list[ProfkitError]()
     for file in reports.files:
         if file.status != "ok":
             name = shorten_path(file.path)

@@ -70,7 +70,8 @@ class _ProgramOutputAboveBar:
     """The program's words above the bar, line by line."""
 
     def __init__(self, console: Console) -> None:
-        self._on, self._left = console, b""
+        self._on = console
+        self._left = b""
 
     def write(self, content: bytes) -> int:
         *lines, self._left = (self._left + content).replace(b"\r", b"\n").split(b"\n")

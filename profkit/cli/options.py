@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from profkit.units import ClickContext, ClickFormatter, ClickParameter, CommandText, ExitStatus
 
 
-DONE, BAD, COULD_NOT, INTERRUPTED = 0, 1, 2, 130
+DONE = 0
+BAD = 1
+COULD_NOT = 2
+INTERRUPTED = 130
 ARTIFACTS = Path("artifacts")  # where the verbs that judge look
 
 
@@ -31,7 +34,9 @@ ARTIFACTS = Path("artifacts")  # where the verbs that judge look
 UsageError: type[Any] = typer.BadParameter.__bases__[0]
 _Context: type[Any] = TyperCommand.context_class
 _Formatter: type[Any] = _Context.formatter_class
-_HEADING, _NAME, _PLAIN = "\x1b[1m", "\x1b[36m", "\x1b[0m"
+_HEADING = "\x1b[1m"
+_NAME = "\x1b[36m"
+_PLAIN = "\x1b[0m"
 
 
 class HelpFormatter(_Formatter):  # type: ignore[misc]
@@ -385,7 +390,8 @@ class Verb:
         single.command(name, cls=_Command)(self.run)
         command = typer.main.get_command(single)
         assert isinstance(command, _Command)  # noqa: S101 - a Typer of one command is that command
-        command.name, command.verb = name, self
+        command.name = name
+        command.verb = self
         details = inspect.cleandoc(self.run.__doc__ or "")
         command.help = f"{self.summary}\n\n{details}".strip()
         for form in self.forms.split():

@@ -25,7 +25,9 @@ Defaults = dict[str, dict[str, Any]]  # verb -> parameter -> value
 MOST = 1 << 20  # bytes of a pyproject.toml
 # Dots of a line, and of one that names a table: for each key tomllib looks at all parts of both, and for
 # a key `a.a.a...` at the square of them. All lines together may have as many squares as this.
-DOTS_MOST, TABLE_DOTS_MOST, SQUARES_MOST = 1000, 50, 4_000_000
+DOTS_MOST = 1000
+TABLE_DOTS_MOST = 50
+SQUARES_MOST = 4_000_000
 
 
 def read_defaults_of_verbs(file: Path, current: Path) -> dict[VerbName, dict[str, PlainValues]]:

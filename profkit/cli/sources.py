@@ -73,7 +73,8 @@ def make_errors_of_stale_runs(
     """Return errors that name the runs ("variant.case") whose code has changed since."""
     from profkit.records.record import suggest_run_command
 
-    evidence, problems = open_evidence(artifacts), []
+    evidence = open_evidence(artifacts)
+    problems = []
     for need in sorted(run_labels) if evidence.headers else ():
         variant, _, case = need.partition(".")
         try:

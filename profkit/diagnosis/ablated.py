@@ -53,11 +53,15 @@ def _find_ablation_of_rule(
 
 
 def _convert_to_measured_gain(row: MeasuredAblation) -> MeasuredGain:
-    gain, low, high = row.gain, row.low, row.high
+    gain = row.gain
+    low = row.low
+    high = row.high
     if (
         row.reachable and row.sure_gain < NOTHING_TO_WIN <= gain
     ):  # only the control is so much slower
-        gain, low, high = row.sure_gain, row.sure_gain, row.gain
+        gain = row.sure_gain
+        low = row.sure_gain
+        high = row.gain
     return MeasuredGain(
         ablation=row.ablation,
         title=row.title,

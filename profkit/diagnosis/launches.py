@@ -511,7 +511,8 @@ def add_source_lines_and_explain_missing(
     except ProfkitError as error:
         if len(runs) == 1:
             return list(runs), [error.message]
-    lined, unread = [], []
+    lined = []
+    unread = []
     for run in runs:
         alone, why = add_source_lines_and_explain_missing([run], *how)
         lined += alone
@@ -593,7 +594,8 @@ def _correct_gain_of_unfused_arithmetic(
     """
     asked = BY_ID[rule].evaluate_launch(StrictLaunch({**run.values, "fp32_fusable": fusable_share}))
     leading = [findings[0].rule]
-    fires, others = [], []
+    fires = []
+    others = []
     for finding in findings:
         judged = finding
         if finding.rule == rule and finding.status == "fires":

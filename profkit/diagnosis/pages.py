@@ -111,7 +111,8 @@ def _collect_thresholds(
 
 def describe_peak_threshold(limiter: UnitName) -> PageThreshold:
     """Return from where on a unit is near its peak."""
-    peak, queue = BY_LIMITER[limiter].peak, " or ".join(BY_LIMITER[limiter].queue)
+    peak = BY_LIMITER[limiter].peak
+    queue = " or ".join(BY_LIMITER[limiter].queue)
     value = (
         f"counts as full at {100 * peak.sure:.0f} % of its peak, or at {100 * peak.likely:.0f} % while "
         f"warps spend {100 * peak.queued:.0f} % of their time in {queue}"

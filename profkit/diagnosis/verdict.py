@@ -161,7 +161,8 @@ def _judge_from_few_throughputs(launch: StrictLaunch, usages: Sequence[ResourceU
 
 def _judge_launch_shape(launch: StrictLaunch) -> tuple[Diagnosis | None, Factor]:
     """Return the verdict that the shape is the cause, and what a launch of ideal shape would gain."""
-    gains, causes = {}, {}
+    gains = {}
+    causes = {}
     for rule in ALL:
         with suppress(NotCollected):
             if rule.shape and (asked := rule.evaluate_launch(launch)):
@@ -182,7 +183,8 @@ def _judge_launch_shape(launch: StrictLaunch) -> tuple[Diagnosis | None, Factor]
 
 def _judge_units_near_peak(near: list[ResourceUse], launch: StrictLaunch) -> Diagnosis:
     first = _choose_causing_unit(near)
-    group, limiter = first.resource.group, first.resource.limiter
+    group = first.resource.group
+    limiter = first.resource.limiter
     text = f"{limiter} at {format_share(first.elapsed)} of peak"
     is_full = first.elapsed >= first.resource.peak.sure
     for other in near:
@@ -248,13 +250,15 @@ def _find_bound_across_border(
     def bound_of(figure: int, factor: float) -> Bound:
         return _choose_bound(_scale_figure(facts, figure, factor, launch), launch).bound
 
-    nearest, turned = 0, inf
+    nearest = 0
+    turned = inf
     for figure, end in product(range(-1, len(facts.usages)), (1 + MARGIN, 1 - MARGIN)):
         if bound_of(figure, end) == verdict.bound:
             continue
         factor = _find_factor_that_changes_bound(partial(bound_of, figure), verdict.bound, end)
         if abs(factor - 1) < abs(turned - 1):
-            nearest, turned = figure, factor
+            nearest = figure
+            turned = factor
     if turned == inf:
         return None
     other = bound_of(nearest, turned)
@@ -270,7 +274,8 @@ def _find_factor_that_changes_bound(
     bound_at: Callable[[float], Bound], bound_now: Bound, farthest_factor: float
 ) -> float:
     """Return the factor nearest to 1 that turns the bound, between 1 and one that does."""
-    same, turned = 1.0, farthest_factor
+    same = 1.0
+    turned = farthest_factor
     for _ in range(HALVINGS):
         middle = (same + turned) / 2
         if bound_at(middle) == bound_now:
@@ -468,7 +473,8 @@ def _cap_saving_by_cause(finding: LaunchFinding, leading_finding: LaunchFinding)
 
     Both have fixes of their own: at best the cause goes, and what else the symptom's fix takes.
     """
-    saving, own = finding.saving, finding.saving.bound
+    saving = finding.saving
+    own = finding.saving.bound
     if leading_finding.expect is None:
         saving = NOT_PRICED
     elif saving.is_known and saving.expected > leading_finding.saving.expected:
@@ -673,7 +679,8 @@ def _mark_findings_at_roof(
     for rule, found in answers_of_rules:
         judged = found
         if rule.own_work and found.status == "fires":
-            cause, bound = f"{found.cause}; {said}", Estimate(bound=found.gain)
+            cause = f"{found.cause}; {said}"
+            bound = Estimate(bound=found.gain)
             judged = replace(found, cause=cause, saving=bound, at_roof=True)
         marked.append((rule, judged))
     return marked
@@ -703,7 +710,9 @@ def _choose_leading_rules(
     (bank conflicts) is named before the plain one (shared-memory bandwidth).
     """
     limiters = set((verdict.limiter or "").split("+"))
-    first, plain, special = [], [], []
+    first = []
+    plain = []
+    special = []
     wait_worth = 1.0
     for rule, finding in answers_of_rules:
         if finding.status != "fires":
@@ -730,7 +739,8 @@ def _select_and_rank_special_causes(
 
     Of contended atomics, say, nothing says that it is small.
     """
-    unbounded, bounded = [], []
+    unbounded = []
+    bounded = []
     for finding in special:
         if finding.gain is None:
             unbounded.append(finding)

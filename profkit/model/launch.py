@@ -278,7 +278,9 @@ def measure_tensor_busy(launch: StrictLaunch) -> ShareOrZero:
 
 def _compute_shares_of_fma_pipe_work(launch: StrictLaunch) -> tuple[Share, Share, Share]:
     """Return FP32, half and integer-multiply instructions on the FMA pipe, as shares of the three."""
-    single, half, imad = launch["inst_fp32"], launch["inst_half"], launch["inst_imad"]
+    single = launch["inst_fp32"]
+    half = launch["inst_half"]
+    imad = launch["inst_imad"]
     whole = single + half + imad
     if whole == 0:
         return 0.0, 0.0, 0.0
@@ -771,7 +773,8 @@ def _compute_stored_sectors_left(launch: StrictLaunch, keep: Share) -> Share:
     """Share of the stored sectors that stays if as much of the waste as can be is the stores'."""
     if not launch.has_collected("global_load_sectors", "global_store_sectors_per_request"):
         return keep
-    loads, stores = launch["global_load_sectors"], launch["global_store_sectors"]
+    loads = launch["global_load_sectors"]
+    stores = launch["global_store_sectors"]
     least = min(keep, 4 / max(launch["global_store_sectors_per_request"], 4.0))
     scattered = launch.get("l2_sectors_per_request", 4.0) < SINGLE
     packets = PACKETS if scattered else 1.0
@@ -792,7 +795,8 @@ def _compute_useful_dram_share(launch: StrictLaunch, keep: Share) -> ShareOrZero
 
 def compute_unit_shares_if_coalesced(launch: StrictLaunch, waste: Share) -> dict[UnitName, Share]:
     """Share of peak that each level would need in today's time if no sector were wasted."""
-    keep, behind = 1 - waste, 1 - _compute_waste_behind_l1(launch, waste)
+    keep = 1 - waste
+    behind = 1 - _compute_waste_behind_l1(launch, waste)
     pairs, lines = _estimate_scatter_costs(launch)
     busy = {}
     if "dram_busy" in launch:

@@ -47,7 +47,8 @@ ALONE = 1.5  # ready warps say little of a half-used scheduler unless they outwe
 # Sectors at random places open a DRAM row for 64 bytes: 53 % of the pins' rate is what they get with
 # everything in flight (gather-dram, H200), whatever else is fixed. DRAM fetching nearly two sectors
 # for each that missed tells them from streams.
-SCATTERED, PAIRED = 0.55, 1.8
+SCATTERED = 0.55
+PAIRED = 1.8
 # Share of writes among DRAM's bytes, and what the best stream on record with it got of the pins' rate:
 # turning the bus around costs time. On an H200 and an H100 the same within a percent but for copies:
 # 0.83 and 0.89.
@@ -449,7 +450,9 @@ def find_attainable_share_of_pins(launch: StrictLaunch) -> Share:
 
 def _has_waiting_queue(resource: Resource, launch: StrictLaunch) -> bool:
     """Return whether the warps queue for this resource rather than wait for something else."""
-    waiting, longest_other, others = 0.0, 0.0, 0.0
+    waiting = 0.0
+    longest_other = 0.0
+    others = 0.0
     for name in launch.list_metrics_with_prefix("stall_"):
         state = name.removeprefix("stall_")
         if state in resource.queue:

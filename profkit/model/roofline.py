@@ -132,7 +132,8 @@ def list_precisions_dominant_first(launch: FrameRow) -> tuple[str, ...]:
     """
     row = select_collected_metrics(launch)
     rates = {}
-    scalar, matrix = 0.0, 0.0
+    scalar = 0.0
+    matrix = 0.0
     for family in FAMILIES:
         rate = _measure_arithmetic_rate(row, family)
         if not rate > 0:
@@ -189,7 +190,8 @@ def list_roofline_points(
                     replace(point, note=_explain_no_position(row, level, compulsory_bytes))
                 )
     if declared_operations > 0 and compulsory_bytes > 0 and row.get("time", 0) > 0:
-        rate, moved = declared_operations / row["time"], compulsory_bytes / row["time"]
+        rate = declared_operations / row["time"]
+        moved = compulsory_bytes / row["time"]
         placed.append(_make_roofline_point("workload", family, rate, moved, roof))
     return tuple(placed)
 
@@ -204,18 +206,28 @@ def _make_roofline_point(
     memory: str = level
     if level == "workload":
         memory = "dram"
-    bandwidth, peak = ceilings.get(memory, nan), ceilings.get(family, nan)
+    bandwidth = ceilings.get(memory, nan)
+    peak = ceilings.get(family, nan)
     intensity = operations_per_second / bytes_per_second
     slope = intensity * bandwidth
-    of_memory, of_arithmetic = bytes_per_second / bandwidth, operations_per_second / peak
+    of_memory = bytes_per_second / bandwidth
+    of_arithmetic = operations_per_second / peak
     if isnan(peak):
-        under, share, attainable = memory, of_memory, slope
+        under = memory
+        share = of_memory
+        attainable = slope
     elif isnan(slope):
-        under, share, attainable = family, of_arithmetic, peak
+        under = family
+        share = of_arithmetic
+        attainable = peak
     elif of_memory >= of_arithmetic:
-        under, share, attainable = memory, of_memory, min(slope, peak)
+        under = memory
+        share = of_memory
+        attainable = min(slope, peak)
     else:
-        under, share, attainable = family, of_arithmetic, min(slope, peak)
+        under = family
+        share = of_arithmetic
+        attainable = min(slope, peak)
     if isnan(share):
         under = ""
     return RooflinePoint(
@@ -291,7 +303,8 @@ def _measure_arithmetic_rate(row: MetricValues, family: str) -> FloatOrNan:
     """Return operations per second in one precision; NaN when not counted."""
     if family in SCALAR:
         return row.get(f"{family}_rate", nan)
-    operations, time = row.get(f"tensor_ops_{family.removeprefix('tensor_')}", nan), row.get("time")
+    operations = row.get(f"tensor_ops_{family.removeprefix('tensor_')}", nan)
+    time = row.get("time")
     if time:
         return operations / time
     return nan

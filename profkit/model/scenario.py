@@ -106,8 +106,12 @@ def join_scenarios(scenarios: Iterable[Scenario]) -> Scenario:
     More blocks and more warps per SM multiply: each block brings its warps. So does what fixes keep:
     each one's share is of what the other leaves.
     """
-    units, waits = [], []
-    places, ends, stays, keeps = 1.0, 0.0, 1.0, 1.0
+    units = []
+    waits = []
+    places = 1.0
+    ends = 0.0
+    stays = 1.0
+    keeps = 1.0
     without_ends = False
     for scenario in scenarios:
         units.append(scenario.units)
@@ -117,7 +121,8 @@ def join_scenarios(scenarios: Iterable[Scenario]) -> Scenario:
         stays *= 1 - scenario.gone
         keeps *= scenario.keeps
         without_ends = without_ends or scenario.without_ends
-    least_units, least_waits = _combine_by_least_share(units), _combine_by_least_share(waits)
+    least_units = _combine_by_least_share(units)
+    least_waits = _combine_by_least_share(waits)
     return Scenario(
         least_units, least_waits, places, ends, 1 - stays, keeps, without_ends=without_ends
     )
@@ -283,7 +288,9 @@ def compute_issue_wait_ratio(launch: StrictLaunch, scenario: Scenario) -> Factor
         if all(left == 1.0 for left in scenario.waits.values()):
             return 1.0
         return inf
-    rest, stays, barrier = 0.0, 0.0, 0.0
+    rest = 0.0
+    stays = 0.0
+    barrier = 0.0
     for name in launch.list_metrics_with_prefix("stall_"):
         state = name.removeprefix("stall_")
         if state == BARRIER:
@@ -374,7 +381,8 @@ def reprice_unexplained_wait(
 
 def estimate_gain_of_fixes(launch: StrictLaunch, *fixes: Fix) -> Estimate:
     """Return the speed-up of these fixes at once: their scenarios are joined, their gains not added."""
-    best, typical = [], []
+    best = []
+    typical = []
     measured = False  # whether somebody has measured what one of these fixes brings
     try:
         for fix in fixes:

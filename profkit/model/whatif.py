@@ -163,7 +163,9 @@ def _parse_whatif_change(part: str) -> CounterChange:
     read = _CHANGE.fullmatch(part)
     if not read:
         raise ProfkitError(f"cannot read the change '{part}'", _HOW)
-    name, op, value = read[1], read[2], float(read[3])
+    name = read[1]
+    op = read[2]
+    value = float(read[3])
     metric = ALIASES.get(name, name)
     if metric not in COUNTS:
         near = get_close_matches(name, sorted(COUNTS | set(ALIASES)), 3, 0.5)

@@ -83,7 +83,8 @@ def compare_triages(before: TriageJson, after: TriageJson) -> TriagesDocument:
     if _are_two_programs(kernels_before, kernels_after):
         answer = "cannot tell"
         notes.append(TWO_PROGRAMS)
-        promises, new = [], []
+        promises = []
+        new = []
     else:
         notes += _note_different_kernels(kernels_before, kernels_after)
         unsure = _explain_no_answer(before, after, answer)
@@ -181,7 +182,8 @@ def _is_one_surely_longer(before: TriageJson, after: TriageJson) -> bool:
 
     One recorder slows both hosts alike: their ends are compared in pairs. Two recorders do not.
     """
-    first, second = _read_step_time(before), _read_step_time(after)
+    first = _read_step_time(before)
+    second = _read_step_time(after)
     if before["program"]["how"] != after["program"]["how"]:
         return first["low"] > second["high"] or first["high"] < second["low"]
     pairs = [(first[end], second[end]) for end in ("low", "expect", "high")]

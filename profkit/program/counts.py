@@ -39,7 +39,8 @@ def choose_groups_to_count(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
     """Return the groups to count: kernels that together take nearly all of the kernels' time."""
     kernels = [g for g in groups if g.grid is not None and g.kind not in NEVER]
     whole = sum(g.time for g in kernels)
-    out, seen = [], 0
+    out = []
+    seen = 0
     for group in kernels[:MOST]:
         if seen >= COVER * whole:
             break

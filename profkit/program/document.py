@@ -452,7 +452,9 @@ def _describe_kernel(answer: Triage, row: KernelGroup, counts: KernelVerdicts) -
     report = ""
     count = counts.groups.get(row.id)
     if count:
-        bound, limiter, headroom = count.bound, count.limiter, count.headroom
+        bound = count.bound
+        limiter = count.limiter
+        headroom = count.headroom
         report = counts.report
     else:
         missing = _explain_unrecorded(answer, row)

@@ -86,7 +86,8 @@ class SimulatedRecorder:
 
     def add_step(self, step_number: int, parts: Sequence[Part]) -> None:
         """Run a step once."""
-        begin, place = self.clock, len(self.spans)
+        begin = self.clock
+        place = len(self.spans)
         for part in parts:
             if isinstance(part, Kernel):
                 self.add_kernel(part)

@@ -89,7 +89,8 @@ def count_copy_needs(tensors: Sequence[Tensor]) -> Needs:
     """The second tensor is read, and the first written."""
     if len(tensors) < 2:
         return count_elementwise_needs(tensors)
-    target, source = tensors[0], tensors[1]
+    target = tensors[0]
+    source = tensors[1]
     return Needs(reads=source.bytes, largest=source.bytes, writes=target.bytes, result=target.count)
 
 
@@ -142,7 +143,8 @@ def count_attention_needs(tensors: Sequence[Tensor]) -> Needs | None:
     """Queries, keys and values (batch, heads, tokens, width) are read, and a result is written."""
     if len(tensors) < 3 or len(tensors[0].sizes) != 4:
         return None
-    queries, keys = tensors[0], tensors[1]
+    queries = tensors[0]
+    keys = tensors[1]
     tokens = max(keys.sizes[1], keys.sizes[2])
     return Needs(
         reads=_sum_tensor_bytes(tensors[:3]),
@@ -248,7 +250,8 @@ class Traffic(NamedTuple):
 
 def compute_operator_traffic(work: StepWork) -> Traffic | None:
     """Return what the operator of a work moves; None where its sizes or types do not tell."""
-    maker, activity = work.maker, work.activity
+    maker = work.maker
+    activity = work.activity
     sizes = [
         prod(shape) * VALUE_BYTES[kind]
         for shape, kind in zip(maker.shapes, maker.types, strict=False)
@@ -293,7 +296,9 @@ class Product:
     @property
     def bytes(self) -> ByteCount:
         """Return the bytes of both operands and the result."""
-        rows, inner, columns = self.rows, self.inner, self.columns
+        rows = self.rows
+        inner = self.inner
+        columns = self.columns
         return self.batch * self.size * (rows * inner + inner * columns + rows * columns)
 
     @property
@@ -315,10 +320,12 @@ class Product:
 def get_matrix_product(work: StepWork) -> Product | None:
     """Return the product that a work computes, where its operator and sizes are known."""
     first = _PRODUCTS.get(work.maker.op)
-    shapes, types = work.maker.shapes, work.maker.types
+    shapes = work.maker.shapes
+    types = work.maker.types
     if work.kind != "gemm" or first is None or len(shapes) < first + 2 or len(types) < first + 2:
         return None
-    left, right = shapes[first], shapes[first + 1]
+    left = shapes[first]
+    right = shapes[first + 1]
     size = VALUE_BYTES.get(types[first])
     seconds = work.activity.duration * 1e-9
     if len(left) < 2 or len(right) < 2 or left[-1] != right[-2] or not size or seconds <= 0:

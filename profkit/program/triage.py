@@ -91,7 +91,9 @@ PLACE_MOST = 80  # characters of a place in a note: a longer one is a kernel's n
 # Of what was expected of a fix, how much came: the tenth of kernels and of idle time, for which often a
 # smaller fix was made; and nine tenths where layouts, precisions or whole parts of a model changed, and
 # other kernels than those named gained, too: 87 programs, timed before and after (decision 910).
-CAME_OF_KERNELS, CAME_OF_IDLE, CAME_WITH_OTHERS = 0.88, 0.6, 1.25
+CAME_OF_KERNELS = 0.88
+CAME_OF_IDLE = 0.6
+CAME_WITH_OTHERS = 1.25
 LEAST_SHOWN = 1e-6  # of what kernels take: a smaller difference is of rounding
 QUICK_STEPS = (
     0.1  # quantile of the steps: a host that was quick so often is quick without a recorder
@@ -289,7 +291,8 @@ def _find_uneven_ranks(case: StepCase, ranks: Ranks, saved: Milliseconds) -> Ste
     if slow is None:
         return None
     mean = sum(r.computing for r in ranks.rows) / len(ranks.rows)
-    expect, spread = (slow.computing - mean) / 1e6, SPREAD * slow.period / 1e6
+    expect = (slow.computing - mean) / 1e6
+    spread = SPREAD * slow.period / 1e6
     if expect < LEAST * slow.period / 1e6:
         return None
     finding = case.make_finding(
@@ -474,7 +477,8 @@ def _sum_host_ns_of_changed_calls(
     calls = {*change.host, *(case.works[i].call for i in change.merge)}
     time = 0.0
     for index in calls:
-        event, call = model.events[index], case.step.calls[index]
+        event = model.events[index]
+        call = case.step.calls[index]
         time += event.gap + max(event.busy, call.end - call.start)
     return time
 
@@ -676,7 +680,8 @@ def _explain_smaller_saving(case: StepCase, finding: StepFinding) -> ClauseOrEmp
     """Say so where the works give back far more than the step saves, and what binds instead."""
     if not finding.works:
         return ""
-    before, after = case.hosts.usual, finding.change.apply_to_model(case.hosts.usual, EXPECT)
+    before = case.hosts.usual
+    after = finding.change.apply_to_model(case.hosts.usual, EXPECT)
     given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
     if finding.saving.expected * 1e6 >= 0.5 * given:
         return ""

@@ -67,10 +67,12 @@ def annotate_launches(rows: Iterable[LaunchRow]) -> list[Annotation]:
 
 
 def _annotate_finding(finding: LaunchFinding, kernel: str, report: str) -> Annotation:
-    file, line = report, None
+    file = report
+    line = None
     if finding.where:
         most = finding.where[0]
-        file, line = most.file, most.line
+        file = most.file
+        line = most.line
     is_slower = finding.expect is not None and finding.expect.gain <= 1
     return Annotation(
         file=find_local_path(file),
@@ -87,11 +89,13 @@ def annotate_step(document: TriageJson, recording: str) -> list[Annotation]:
     """Return the findings of a "profkit.triage/1" document, in its order."""
     found = []
     for row in document["findings"]:
-        file, line = recording, None
+        file = recording
+        line = None
         where = row["where"] or ""
         cause = row["say"]
         if place := _PYTHON_LINE.search(where):
-            file, line = place.group(1), int(place.group(2))
+            file = place.group(1)
+            line = int(place.group(2))
         elif where:
             cause = f"{cause} ({shorten_name(where, NAME)})"
         annotation = Annotation(

@@ -302,12 +302,14 @@ def draw_roofs(
     frame: _RooflineFrame, roofs: Sequence[numbers.Roof], tilt: str
 ) -> tuple[list[Markup], list[Markup]]:
     """Return the lines and their names, which stand above the points."""
-    lines, names = [], []
+    lines = []
+    names = []
     written = -inf  # where the name of the flat before is
     for roof, begin, end in numbers.iterate_roof_lines(roofs, frame.left, frame.right):
         first = last = roof.high
         if roof.is_slope:
-            first, last = roof.high * begin, roof.high * end
+            first = roof.high * begin
+            last = roof.high * end
         y = frame.place_rate(first)
         line = draw_line(
             (frame.place_intensity(begin), y), (frame.place_intensity(end), frame.place_rate(last))
@@ -526,7 +528,8 @@ def draw_history(points: Sequence[HistoryPoint], looks: Mapping[str, str]) -> It
 
     `looks`: the class of each machine.
     """
-    low, high = min(p.low for p in points), max(p.high for p in points)
+    low = min(p.low for p in points)
+    high = max(p.high for p in points)
     scale = _HistoryScale(max(1, len(points) - 1), make_log_position_function(low, high))
     for time, y in ((high, _EDGE + 4), (low, _HISTORY_HIGH - _EDGE + 4)):
         yield write_svg_text(figures.format_seconds(time), dx=-12, y=y, text_anchor="end")
@@ -543,8 +546,10 @@ def draw_history(points: Sequence[HistoryPoint], looks: Mapping[str, str]) -> It
 
 def _draw_run(point: HistoryPoint, scale: _HistoryScale, look_of_machine: str) -> Iterator[str]:
     """Yield a run's interval and its median, filled and named where its change is real."""
-    x, y = scale.place_run(point), scale.place_time(point.median)
-    low, high = scale.place_time(point.low), scale.place_time(point.high)
+    x = scale.place_run(point)
+    y = scale.place_time(point.median)
+    low = scale.place_time(point.low)
+    high = scale.place_time(point.high)
     interval = draw_line((x, low), (x, high), class_="interval")
     tip = write_tooltip(f"{point.told}, {figures.format_seconds(point.median)}")
     dot = write_element("circle", tip, class_="" if point.real else "hollow", cx=x, cy=y, r=5)

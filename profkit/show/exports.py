@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 
 
 # Tracks of a process in a trace: what is above the GPU's streams, and from where its numbers go.
-STEPS, LINES, LEFT_OUT, FINDINGS = 1, 2, 3, 10
-STREAMS, THREADS = 1_000, 100_000
+STEPS = 1
+LINES = 2
+LEFT_OUT = 3
+FINDINGS = 10
+STREAMS = 1_000
+THREADS = 100_000
 KINDS = {"kernel": "kernel", "copy": "gpu_memcpy", "set": "gpu_memset", "graph": "kernel"}
 SPEEDSCOPE = "https://www.speedscope.app/file-format-schema.json"
 
@@ -91,7 +95,8 @@ def write_speedscope(path: Path, answer: Triage) -> None:
 
 def _list_stack_frames(work: StepWork) -> Iterator[dict[str, Any]]:
     """Yield frames from the outermost one to the kernel."""
-    place, origin = work.maker.place, find_origin_of_work(work)
+    place = work.maker.place
+    origin = find_origin_of_work(work)
     if place is not None and place.line:
         if place.called:
             yield _make_stack_frame(f"called at {shorten_line_path(place.called)}", place.called)

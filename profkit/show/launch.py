@@ -94,7 +94,8 @@ class PageRow:
 
 def make_table_row_of_launch(page_row: PageRow) -> dict[str, Any]:
     """Return the launch's row of the table: texts, and in `sort` the numbers to sort them by."""
-    run, row = page_row.run, page_row.row
+    run = page_row.run
+    row = page_row.row
     occupancy = run.values.get("occupancy", nan)
     summary = {
         "number": page_row.number,
@@ -141,7 +142,8 @@ def _summarize_roof(run: JudgedLaunch) -> tuple[TextOrEmpty, ShareOrNan]:
 
 def _summarize_finding(row: LaunchRow) -> tuple[dict[str, Any], FloatOrNan]:
     """Return the cells of a row's leading finding, and its gain for sorting; NaN without one."""
-    top, diagnosis = row.median_launch.top, row.median_launch.diagnosis
+    top = row.median_launch.top
+    diagnosis = row.median_launch.diagnosis
     cells = {"finding": "", "cause": "", "gain": words.format_expected_gain(top)}
     gain = nan
     if top:
@@ -159,10 +161,13 @@ def iterate_time_bars(page_rows: Sequence[PageRow]) -> Iterator[Bar]:
     """Yield the rows as parts of the time of all launches, and the rest that has no row."""
     end = total = 0.0
     for shown in page_rows:
-        row, run, total = shown.row, shown.run, shown.all_time
+        row = shown.row
+        run = shown.run
+        total = shown.all_time
         if not shown.share_of_time > 0:
             continue
-        begin, end = end, end + shown.share_of_time
+        begin = end
+        end = end + shown.share_of_time
         about = f"{shown.label} {figures.format_seconds(row.total)}, {words.label_verdict(run)}"
         if row.seconds_saved > 0:
             about += f", about {figures.format_seconds(row.seconds_saved)} to save"
@@ -218,7 +223,8 @@ def make_launch_section(page_row: PageRow) -> dict[str, Any]:
 
 def group_neighbouring_lines(lines: Sequence[HotLine]) -> Iterator[list[HotLine]]:
     """Yield runs of neighbouring lines in the order of the file, then those without a line."""
-    coded, bare = [], []
+    coded = []
+    bare = []
     for hot in lines:
         if hot.file:
             coded.append(hot)
@@ -303,7 +309,8 @@ def list_memory_levels(values: MetricValues) -> list[dict[str, Any]]:
 
 def make_bandwidth_fact(values: MetricValues, level: str) -> dict[str, Any]:
     """Return the bandwidth and its share of the peak that the report gives."""
-    rate, peak = values.get(f"{level}_rate", nan), values.get(f"peak_{level}", nan)
+    rate = values.get(f"{level}_rate", nan)
+    peak = values.get(f"peak_{level}", nan)
     around = values.get("inst_async_copy", 0.0) + values.get("inst_texture", 0.0)
     if level == "l1" and rate == 0 and around > 0:
         # ncu's L1 bytes are what goes back to registers: "0 B/s" beside a busy unit misleads.
@@ -333,7 +340,8 @@ def make_launch_data(page_row: PageRow, rules: Sequence[RuleName]) -> dict[str, 
         else:
             values.append(float(f"{value:.{DIGITS}g}"))
             texts.append(words.format_metric(name, value))
-    findings, clear = {}, set()
+    findings = {}
+    clear = set()
     for finding in run.diagnosis.findings:
         if finding.status == "clear":
             clear.add(finding.rule)

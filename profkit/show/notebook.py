@@ -145,7 +145,8 @@ def _make_frame_grid(rows: pd.DataFrame, shown: Sequence[int]) -> Grid:
 
     Row numbers say nothing; names of groups, or of metrics in a transposed frame, do.
     """
-    head, names = [], [str(name) for name in rows.columns]
+    head = []
+    names = [str(name) for name in rows.columns]
     has_index = rows.index.name is not None or not pd.api.types.is_integer_dtype(rows.index.dtype)
     if has_index:
         head.append(str(rows.index.name or ""))

@@ -208,7 +208,8 @@ def iterate_roof_lines(
 
 def _split_roofs(roofs: Sequence[Roof]) -> tuple[list[Roof], list[Roof]]:
     """Return the bandwidths, which are diagonals, and the peaks of arithmetic, which are flat."""
-    slopes, flats = [], []
+    slopes = []
+    flats = []
     for roof in roofs:
         if roof.is_slope:
             slopes.append(roof)
@@ -380,7 +381,8 @@ def group_history_points(steps: Sequence[HistoryStep]) -> dict[RunLabel, list[Hi
     machines: dict[str, str] = {}
     points: dict[str, list[HistoryPoint]] = {}
     for step in steps:
-        name, key = step.run.gpu or "unknown GPU", step.run.gpu_uuid or step.run.gpu or ""
+        name = step.run.gpu or "unknown GPU"
+        key = step.run.gpu_uuid or step.run.gpu or ""
         alike = sum(other.rpartition(" ")[0] == name for other in machines.values())
         machine = machines.setdefault(key, f"{name} {alike + 1}")
         if step.run.median is not None:
@@ -394,7 +396,8 @@ def _make_history_point(
 ) -> HistoryPoint:
     """Return a timed run as a point; its interval is the median twice where it has none."""
     run = step.run
-    made, commit = (run.made or "")[:10], (run.commit or "")[:8]
+    made = (run.made or "")[:10]
+    commit = (run.commit or "")[:8]
     is_real = step.answer in ("faster", "slower")
     factor = ""
     if step.time and is_real:

@@ -387,7 +387,8 @@ def _find_runs_beside_reports(
         except ProfkitError as error:
             problems.append(error.message)
             continue
-        key, launches = (record.variant, record.case), frame[frame["report"] == file.path]
+        key = (record.variant, record.case)
+        launches = frame[frame["report"] == file.path]
         runs.setdefault(key, Run(*key, record, launches, path))
     return list(runs.values()), problems
 

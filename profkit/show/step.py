@@ -60,7 +60,8 @@ def make_program_section(
     program: PageProgram, program_number: int, element_by_launch: ElementByLaunch
 ) -> dict[str, Any]:
     """Return a program as a part of a page; its elements are named by its number."""
-    content, step = program.content, program.content["step"]
+    content = program.content
+    step = program.content["step"]
     kernels = content["kernels"][:KERNELS]
     at = {row["id"]: f"program-{program_number}-{row['id']}" for row in kernels}
     marks = list_highlight_marks_of_works(program.triage)
@@ -227,7 +228,8 @@ def draw_timeline(
         answer: Whose step.
         element_by_kernel_id: The page's element of each group of kernels that has one.
     """
-    first, wide = answer.steps.typical.first, max(1, answer.split.period)
+    first = answer.steps.typical.first
+    wide = max(1, answer.split.period)
     marks = list_highlight_marks_of_works(answer)
     lanes = {"idle": _list_idle_bars(answer, first, wide)}
     works = list(enumerate(answer.steps.typical.works))
@@ -340,7 +342,8 @@ def _merge_narrow_bars(bars: Iterable[Bar]) -> Iterator[Bar]:
         shown = replace(bar, begin=max(bar.begin, 0.0), end=min(bar.end, 1.0))
         if group and not _is_too_narrow_to_draw_apart(group, end, shown):
             yield _merge_bars(group, end)
-            group, end = [], 0.0
+            group = []
+            end = 0.0
         group.append(shown)
         end = max(end, shown.end)
     if group:

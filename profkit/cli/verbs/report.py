@@ -122,7 +122,8 @@ def _read_saved_folders(folders: Sequence[str]) -> _SavedPageContent:
     """Read the programs and histories; what is wrong with a history is said."""
     from profkit.cli import sources
 
-    programs, histories = [], []
+    programs = []
+    histories = []
     complete = True
     for folder in folders:
         if sources.is_triage_folder(folder):

@@ -70,7 +70,8 @@ def estimate_change(
         if changes == HEADER:
             hint = f"profkit whatif {subject} 'shared_wavefronts*0.25'"
             raise ProfkitError(f"{subject}: give the changes to estimate", hint)
-        name, counts = subject, parse_counter_changes(changes)
+        name = subject
+        counts = parse_counter_changes(changes)
         expected = list(_predict_times_of_report(subject, counts, kernel))
     else:
         refuse_flags(

@@ -62,7 +62,8 @@ def list_origins_of_kernel(nodes: KernelNodes) -> list[dict[str, Any]]:
 def describe_origin_of_node(node: FxNode) -> dict[str, Any]:
     """Say where a node of the graph was traced from, innermost frame first."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    module_path, module_class = ("", "")
+    module_path = ""
+    module_class = ""
     if stack:
         module_path, module_class = list(stack.values())[-1]
     kind = getattr(module_class, "__name__", None)

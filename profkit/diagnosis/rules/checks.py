@@ -38,7 +38,8 @@ MISMATCH = Threshold(1.1, "counted over declared operations: padding and tails r
 
 
 def _check_declared_operations(launch: StrictLaunch) -> Hit | None:
-    declared, counted = launch["declared_operations"], launch["tensor_ops"]
+    declared = launch["declared_operations"]
+    counted = launch["tensor_ops"]
     scalar = launch["fp32_rate"] * launch["time"]
     if counted > MISMATCH * declared and declared > 0:
         return Hit(
@@ -83,7 +84,8 @@ def _check_clocks(launch: StrictLaunch) -> Hit | None:
 
 def _say_clock(launch: StrictLaunch, unit: str) -> str:
     """Return the clock of "sm" or "dram" beside the highest: "585 of 1,590 MHz (36.8 %)"."""
-    now, most = launch[f"{unit}_clock"], launch[f"{unit}_clock_max"]
+    now = launch[f"{unit}_clock"]
+    most = launch[f"{unit}_clock_max"]
     return f"{now / 1e6:,.0f} of {most / 1e6:,.0f} MHz ({format_share(now / most)})"
 
 

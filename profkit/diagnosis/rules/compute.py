@@ -390,7 +390,8 @@ def _check_redundant_exponentials(launch: StrictLaunch) -> Hit | None:
 
 def _check_pipes_taking_turns(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("xu_busy", "tensor_busy")
-    xu, matrix = launch["xu_busy"], measure_tensor_busy(launch)
+    xu = launch["xu_busy"]
+    matrix = measure_tensor_busy(launch)
     if min(xu, matrix) < 0.25 or xu + matrix < TAKE_TURNS:
         return None
     return Hit(
@@ -449,7 +450,8 @@ def _compute_time_share_of_exponentials(launch: StrictLaunch) -> ShareOrOne:
 
 
 def _estimate_gain_of_overlapping_pipes(launch: StrictLaunch) -> Factor:
-    xu, matrix = launch["xu_busy"], measure_tensor_busy(launch)
+    xu = launch["xu_busy"]
+    matrix = measure_tensor_busy(launch)
     return (xu + matrix) / max(xu, matrix)
 
 

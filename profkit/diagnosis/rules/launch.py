@@ -52,7 +52,8 @@ GENERIC = Threshold(
 def _check_debug_build(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("inst_mov", "inst_generic", "instructions")
     instructions = max(launch["instructions"], 1.0)
-    moves, generic = launch["inst_mov"] / instructions, launch["inst_generic"] / instructions
+    moves = launch["inst_mov"] / instructions
+    generic = launch["inst_generic"] / instructions
     if moves < MOVES or generic < GENERIC:
         return None
     return Hit(
@@ -95,8 +96,10 @@ WAITED = Threshold(
 
 
 def _check_small_grid(launch: StrictLaunch) -> Hit | None:
-    blocks, sms = launch["grid_size"], launch["sm_count"]
-    warps, fill = ceil(launch["block_size"] / 32), _compute_filled_sm_share(launch)
+    blocks = launch["grid_size"]
+    sms = launch["sm_count"]
+    warps = ceil(launch["block_size"] / 32)
+    fill = _compute_filled_sm_share(launch)
     enough = blocks >= sms and launch.get("waves", 0.0) >= 1
     if enough or fill >= 1 or _estimate_gain_of_filling_sms(launch, fill) < LINE:
         return None if enough else _check_few_warps(launch)
@@ -122,8 +125,10 @@ def _check_small_grid(launch: StrictLaunch) -> Hit | None:
 def _check_few_warps(launch: StrictLaunch) -> Hit | None:
     if not _has_few_warps(launch):
         return None
-    blocks, room = launch["grid_size"], launch["grid_size"] / launch["waves"]
-    warps, idle = launch["warps_per_scheduler"], format_share(1 - launch["issue_busy_active"])
+    blocks = launch["grid_size"]
+    room = launch["grid_size"] / launch["waves"]
+    warps = launch["warps_per_scheduler"]
+    idle = format_share(1 - launch["issue_busy_active"])
     noun = "warp" if f"{warps:.2g}" == "1" else "warps"
     return Hit(
         f"{format_count_with_noun(blocks, 'block')}, but {room:,.0f} would fit at once; each scheduler "
@@ -148,7 +153,8 @@ def _has_few_warps(launch: StrictLaunch) -> bool:
 
 def _compute_filled_sm_share(launch: StrictLaunch) -> float:
     """Share of the SMs with a block; where its warps are too few for them, of the schedulers."""
-    fill, warps = launch["grid_size"] / launch["sm_count"], ceil(launch["block_size"] / 32)
+    fill = launch["grid_size"] / launch["sm_count"]
+    warps = ceil(launch["block_size"] / 32)
     # Every SM may have a block; a scheduler without a warp is idle all the same.
     if fill * warps / SCHEDULERS < min(fill, 1):
         return fill * warps / SCHEDULERS
@@ -188,7 +194,8 @@ def _say_average_and_busiest_sm_work(idle: Idleness) -> Clause:
 
 def _check_tail(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("waves", "sm_active")
-    waves, idle = launch["waves"], measure_idleness(launch)
+    waves = launch["waves"]
+    idle = measure_idleness(launch)
     if waves <= 1 or waves / ceil(waves) >= TAIL or idle.average <= 0:
         return None
     last = waves - ceil(waves) + 1
@@ -216,7 +223,8 @@ def _find_uneven_idleness(launch: StrictLaunch, least_ratio: float) -> Idleness 
 
 def _check_hidden_tail(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("waves", "grid_size", "sm_count", "sm_active_max")
-    blocks, sms = launch["grid_size"], launch["sm_count"]
+    blocks = launch["grid_size"]
+    sms = launch["sm_count"]
     idle = _find_uneven_idleness(launch, HIDDEN)
     if idle is None or launch["waves"] > 1 or blocks < sms:
         return None
@@ -272,11 +280,9 @@ def _compute_time_share_without_work(launch: StrictLaunch) -> Share:
 
 def _check_short_launch(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("time")
-    time, idle, part = (
-        launch["time"],
-        measure_idleness(launch),
-        _compute_time_share_without_work(launch),
-    )
+    time = launch["time"]
+    idle = measure_idleness(launch)
+    part = _compute_time_share_without_work(launch)
     if part < WAITED:
         return None
     text = format_seconds(time)

@@ -198,7 +198,8 @@ def _compute_dram_bytes_per_declared_byte(launch: StrictLaunch) -> float:
 
 
 def _check_low_l2_hit_rate(launch: StrictLaunch) -> Hit | None:
-    hit, again = launch["l2_hit"], _compute_dram_bytes_per_declared_byte(launch)
+    hit = launch["l2_hit"]
+    again = _compute_dram_bytes_per_declared_byte(launch)
     launch.require_collected("dram_busy")
     found = measure_resource_use(BY_LIMITER["dram"], launch)
     if found is None or not found.near or again < REFETCHED:

@@ -292,7 +292,8 @@ def _compute_achieved_share_of_occupancy(launch: StrictLaunch) -> Share:
 
 def _check_unused_block_slots(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("occupancy", "occupancy_limit", "waves")
-    achieved, limit = launch["occupancy"], launch["occupancy_limit"]
+    achieved = launch["occupancy"]
+    limit = launch["occupancy_limit"]
     if launch["waves"] < SEVERAL or not 0 < achieved < EMPTY * limit:
         return None
     if any(u.near for u in list_resource_uses(launch)):

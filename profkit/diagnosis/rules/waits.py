@@ -480,7 +480,8 @@ def _make_wait_fix(state: StallState, family: Family) -> Fix:
 def _make_wait_rule(wait: Wait) -> LaunchRule:
     """Return the rule of a wait, with a launch that is in the state and one that is not."""
     state = wait.state
-    mine, other = f"stall_{state}", "stall_barrier" if state == "wait" else "stall_wait"
+    mine = f"stall_{state}"
+    other = "stall_barrier" if state == "wait" else "stall_wait"
     fires = {mine: 0.6, other: 0.1, "stall_selected": 0.1, "issue_busy": 0.1}
     clear = {mine: 0.02, other: 0.5, "stall_selected": 0.3, "issue_busy": 0.3}
     looks: tuple[str, ...] = (mine, "warp_latency", "warps_per_scheduler", "issue_busy")

@@ -84,7 +84,8 @@ def _find_register_offsets(
     kernel: PtxKernel,
 ) -> dict[RegisterName, tuple[RegisterName, ByteOffset]]:
     """Return registers that are another one plus a number, where both get their values once only."""
-    sums, written = {}, kernel.writes
+    sums = {}
+    written = kernel.writes
     for statement in kernel.statements:
         if statement.opcode not in _SUMS or statement.guard:
             continue
@@ -98,7 +99,8 @@ def _resolve_base_register(
     address: Address, offset_by_register: Mapping[RegisterName, tuple[RegisterName, ByteOffset]]
 ) -> Address:
     """Return the same place from the register that its base is a number behind."""
-    base, offset = address.base, address.offset
+    base = address.base
+    offset = address.offset
     while base in offset_by_register:
         base, more = offset_by_register[base]
         offset += more
@@ -110,7 +112,8 @@ def _resolve_base_register(
 def _iterate_accesses_of_statement(
     statement: PtxStatement,
 ) -> Iterator[tuple[str, str, ByteCount, Address]]:
-    words, addresses = statement.words, statement.list_addresses()
+    words = statement.words
+    addresses = statement.list_addresses()
     if not addresses:
         return
     first = words[0]

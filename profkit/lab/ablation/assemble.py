@@ -138,7 +138,8 @@ def assemble_ptx(text: PtxText, arch: SmArch, flags: Sequence[str], folder: Path
                 "ptxas was not found", "it comes with the CUDA toolkit, in the folder of nvcc"
             )
         with make_temporary_folder(folder) as place:
-            source, made = place / "kernel.ptx", place / "kernel.cubin"
+            source = place / "kernel.ptx"
+            made = place / "kernel.cubin"
             write_text(source, text)
             command: list[str | Path] = [ptxas, f"-arch=sm_{arch}", *flags, source, "-o", made]
             done = process.run_command(command, _SECONDS)

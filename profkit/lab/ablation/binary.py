@@ -103,7 +103,8 @@ def _extract_machine_code(
     """
     if binary.suffix == ".ptx":
         return None
-    pattern, limit = f"*sm_{arch}*.cubin", assemble.CODE_LIMIT
+    pattern = f"*sm_{arch}*.cubin"
+    limit = assemble.CODE_LIMIT
     for code in _list_extracted(binary, "--extract-elf", pattern, folder, limit):
         if f".text.{entry}\0".encode() in code:
             return code

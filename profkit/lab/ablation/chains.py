@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 # Cycles from an instruction to the first that may use its result, on GPUs from 2020 on: microbenchmarks
 # agree to a cycle or two on fixed ones, and to a tenth on the others.
-_FIXED, _DOUBLE, _XU, _SHARED = 4, 8, 20, 29
+_FIXED = 4
+_DOUBLE = 8
+_XU = 20
+_SHARED = 29
 _MOST = 64  # registers of a block that are followed
 
 

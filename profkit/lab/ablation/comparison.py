@@ -30,7 +30,8 @@ def compute_gain_of_change(
 ) -> MeasuredAblation:
     """Return the gain of one change that was timed; or Refused."""
     control = "base" if change.other_code else f"control:{ablation.id}"
-    before, after = times[control].warm, times[f"gone:{ablation.id}"].warm
+    before = times[control].warm
+    after = times[f"gone:{ablation.id}"].warm
     original = median(times["original"].warm)
     cost = median(before) / original
     refuse_base_slower_than_original(times["original"].warm, times["base"].warm)
@@ -60,7 +61,8 @@ def refuse_base_slower_than_original(original: Sequence[Seconds], base: Sequence
     reaches the limit is let pass.
     """
     faster = compare_samples(original, base, taken="interleaved").speedup
-    least, most = faster.low, faster.high
+    least = faster.low
+    most = faster.high
     if isnan(least):  # too few samples
         least = most = faster.median
     if least > 1 + REBUILT or most < 1 - REBUILT:

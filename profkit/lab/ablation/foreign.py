@@ -144,7 +144,8 @@ def _complete_arguments(
     """Check parameters, or the members of one."""
     complete = []
     for number, given in enumerate(arguments, 1):
-        place, argument = f"{place_in_errors} {number}", given
+        place = f"{place_in_errors} {number}"
+        argument = given
         if argument.fields:
             fields = _complete_arguments(f"{place}, field", argument.fields, folder)
             argument = msgspec.structs.replace(argument, fields=fields)
@@ -388,7 +389,9 @@ def _hash_file(file: Path) -> str:
 
 
 def write_problem_source(launch: LaunchFile) -> PythonText:
-    inputs, outputs, contents = [], [], []
+    inputs = []
+    outputs = []
+    contents = []
     for one in iterate_array_arguments(launch.argument):
         if one.file:
             contents.append(_hash_file(Path(one.file)))

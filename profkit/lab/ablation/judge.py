@@ -207,7 +207,8 @@ Verdicts = Iterator[AblationVerdict]
 
 def _judge_grid(case: AblationsOfCall) -> Verdicts:
     """Judge too few blocks, or uneven ones, where no fix of other kind was measured to bring more."""
-    shape, idle = case.shape, case.shape.idle
+    shape = case.shape
+    idle = case.shape.idle
     if case.seconds < _SHORT:
         because = f"{case.seconds * 1e6:.1f} µs are little more than starting a kernel takes"
         yield AblationVerdict("launch", "too_short", "short-kernel", because)
@@ -253,7 +254,8 @@ def _judge_reachable_gains(case: AblationsOfCall) -> Verdicts:
 
 def _judge_units_in_turns(case: AblationsOfCall) -> Verdicts:
     """Judge units that are each busy for a part of the time, and wait for one another in the rest."""
-    half, on_tensor = case.sum_survey_counts("half_share"), case.busy.get("tensor")
+    half = case.sum_survey_counts("half_share")
+    on_tensor = case.busy.get("tensor")
     is_product = half >= _PRODUCTS and case.sum_survey_counts("shared_load_share") >= _FROM_SHARED
     if is_product and not on_tensor and case.busy.get("fp16", 0.0) >= 0.5:
         because = (
@@ -284,7 +286,8 @@ def _find_units_in_turns(case: AblationsOfCall) -> dict[UnitName, Share]:
         if name.startswith("turns_") and share >= _ITS_TURN:
             turns[name.removeprefix("turns_")] = share
     functions = case.get_worthwhile_ablation("cheap-functions")
-    xu, tensor = case.busy.get("xu", 0.0), case.busy.get("tensor", 0.0)
+    xu = case.busy.get("xu", 0.0)
+    tensor = case.busy.get("tensor", 0.0)
     if functions and xu >= _ITS_TURN and 1 - 1 / functions.gain >= _OF_TIME * xu:
         turns["xu"] = xu  # nothing else was done in nearly all of that time
         if tensor >= _ITS_TURN:
@@ -301,14 +304,13 @@ def _judge_unreachable_gains(case: AblationsOfCall) -> Verdicts:
 def _judge_full_unit(case: AblationsOfCall) -> Verdicts:
     """Judge a unit that counted instructions fill; one that others need is full because of them."""
     unit = _find_busiest_unit(case.busy)
-    share, lanes = case.busy.get(unit, 0.0), case.sum_survey_counts("lanes")
+    share = case.busy.get(unit, 0.0)
+    lanes = case.sum_survey_counts("lanes")
     if share < _FULL:
         return
     because = f"counted instructions keep {unit} busy for {100 * min(share, 1.0):.0f} % of the time"
-    ways, requests = (
-        case.sum_survey_counts("shared_ways"),
-        case.sum_survey_counts("shared_requests"),
-    )
+    ways = case.sum_survey_counts("shared_ways")
+    requests = case.sum_survey_counts("shared_requests")
     if unit == "shared" and ways > _IN_CONFLICT * requests:
         because += f", {ways / requests:.2g} passes over the banks for each that is needed"
         yield AblationVerdict("memory", "shared", "shared-bank-conflicts", because)
@@ -342,12 +344,16 @@ def _find_busiest_unit(busy: Mapping[UnitName, Share]) -> UnitName:
 
 def _judge_loads(case: AblationsOfCall) -> Verdicts:
     """Judge what comes from DRAM or the L2: too many bytes, or too few loads in flight."""
-    row, limiter = case.get_worthwhile_ablation("hits-l2"), "dram"
+    row = case.get_worthwhile_ablation("hits-l2")
+    limiter = "dram"
     if row is None:
-        row, limiter = case.get_worthwhile_ablation("hits-l1"), "l2"
+        row = case.get_worthwhile_ablation("hits-l1")
+        limiter = "l2"
     if row is None:
         return
-    because, rule, shape = _say_time_without(row), f"{limiter}-bandwidth", case.shape
+    because = _say_time_without(row)
+    rule = f"{limiter}-bandwidth"
+    shape = case.shape
     if limiter == "dram" and case.asks_for_most_of_dram:
         yield AblationVerdict("memory", limiter, rule, because)
     if not case.is_latency_bound and shape.half_occupancy is not None:
@@ -382,7 +388,8 @@ def _judge_stores(case: AblationsOfCall) -> Verdicts:
 def _judge_waits(case: AblationsOfCall) -> Verdicts:
     """Return waits that cannot be taken away, but that show."""
     # Warps that wait at a barrier for one that has more to do: without it nobody's work is less.
-    share, barriers = case.sum_survey_counts("busiest_warp"), case.sum_survey_counts("barriers")
+    share = case.sum_survey_counts("busiest_warp")
+    barriers = case.sum_survey_counts("barriers")
     products = case.sum_survey_counts("warpgroup_products")
     if share >= _ONE_WARP and barriers + products:
         because = f"one warp of a block executes {share:.2g} times the mean, the others wait for it"
@@ -390,7 +397,8 @@ def _judge_waits(case: AblationsOfCall) -> Verdicts:
             yield AblationVerdict("latency", "gmma", "gmma-wait", because)
         yield AblationVerdict("latency", "barrier", "barrier-wait", because)
     # Loads whose values are the next addresses.
-    refusal, waits = case.refused.get("hits-l1"), case.half_occupancy_text
+    refusal = case.refused.get("hits-l1")
+    waits = case.half_occupancy_text
     decide = case.sum_survey_counts("steering_loads") and refusal and refusal.code == "steers"
     if case.is_latency_bound and not case.is_any_unit_full and decide:
         because = f"every load decides the next address, and {waits}"
@@ -420,7 +428,9 @@ def _judge_dependent_instructions(case: AblationsOfCall) -> Verdicts:
 
 def _judge_short_blocks(case: AblationsOfCall) -> Verdicts:
     """Judge blocks that each do too little, where nothing else is known to be waited for."""
-    row, gain, said = case.find_largest_gain(_JOINED), None, []
+    row = case.find_largest_gain(_JOINED)
+    gain = None
+    said = []
     at_once = case.sms * case.shape.blocks_per_sm
     if at_once * case.seconds > _SHORT_LIFE * case.shape.blocks:
         return

@@ -48,7 +48,8 @@ class AblationLab:
     def __init__(
         self, call: Callable[[CudaStream], None], reset: Callable[[], None], conditions: Conditions
     ) -> None:
-        self.on, self.reset = conditions, reset
+        self.on = conditions
+        self.reset = reset
         self.limit_registers = functools.cache(self._cap_registers_to_occupancy)
         self.call: CapturedCall = launches.capture_call(call)
         self.stream = device.create_non_blocking_stream()

@@ -37,7 +37,12 @@ if TYPE_CHECKING:
 _MEMSET_NODE = 2  # of CUgraphNodeType
 _CLUSTER, _COOPERATIVE = 4, 2  # of CUlaunchAttributeID
 # Of CUfunction_attribute.
-STATIC_SHARED, LOCAL, REGISTERS, _MOST_SHARED, _CARVEOUT, _OTHER_CLUSTERS = 1, 3, 4, 8, 9, 14
+STATIC_SHARED = 1
+LOCAL = 3
+REGISTERS = 4
+_MOST_SHARED = 8
+_CARVEOUT = 9
+_OTHER_CLUSTERS = 14
 _POLL = 0.0005  # seconds between two looks at a launch that may hang
 
 
@@ -206,7 +211,8 @@ def _get_address_and_size(
     driver_function: str, *arguments: c_void_p | c_char_p | c_ulonglong
 ) -> tuple[DeviceAddress, ByteCount]:
     """Return (address, bytes) that a function of the driver answers; zeros where it knows of none."""
-    place, size = c_ulonglong(), c_size_t()
+    place = c_ulonglong()
+    size = c_size_t()
     try:
         device.call_driver(driver_function, byref(place), byref(size), *arguments)
     except device.CudaError:
@@ -236,7 +242,8 @@ def write_global(module: CudaModule, name: str, content: bytes) -> None:
 
 def copy_globals(launch: KernelLaunch, loaded: LoadedCode, names: Sequence[str]) -> None:
     """Give the arrays of a module what those of the same names hold in the original."""
-    owner, ask = c_void_p(), "cuModuleGetGlobal_v2"
+    owner = c_void_p()
+    ask = "cuModuleGetGlobal_v2"
     try:
         if launch.kernel:
             ask = "cuLibraryGetGlobal"

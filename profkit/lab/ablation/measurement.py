@@ -166,7 +166,8 @@ def _survey_and_prepare(
 def _compute_gains_of_all_changes(
     prepared: PreparedChanges, times: Mapping[str, Times], busy: Mapping[UnitName, Share]
 ) -> tuple[list[MeasuredAblation], list[Refusal]]:
-    measured, refused = [], list(prepared.refused)
+    measured = []
+    refused = list(prepared.refused)
     for ablation, change in prepared.changes.items():
         if f"gone:{ablation.id}" not in times:
             continue
@@ -193,7 +194,8 @@ def _add_gains_of_lines(
     by_id = {ablation.id: change for ablation, change in prepared.changes.items()}
     with_lines = []
     for row in measured:
-        change, lines = by_id[row.ablation], row.lines
+        change = by_id[row.ablation]
+        lines = row.lines
         if row.gain >= WORTH_A_LOOK and row.reachable and len(change.lines) > 1:
             say("lines")
             lines = _time_change_of_each_line(lab, change)

@@ -75,7 +75,8 @@ def find_alignments_of_offsets(kernel: PtxKernel) -> dict[RegisterName, ByteCoun
 def _find_alignment_of_result(
     statement: PtxStatement, alignments: dict[RegisterName, ByteCount]
 ) -> ByteCount:
-    words, operands = statement.words, statement.operands[1:]
+    words = statement.words
+    operands = statement.operands[1:]
     given = [_find_alignment_of_operand(operand, alignments) for operand in operands]
     if words[0] in ("mov", "cvt", "cvta"):
         return given[0]

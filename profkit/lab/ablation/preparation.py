@@ -53,13 +53,15 @@ def run_counting_copies_once(
     lab: AblationLab, module: PtxModule
 ) -> tuple[SurveyedCode, timeline.BlockTimeline | None]:
     """Run the counting copy and that with the times of blocks, once each."""
-    on, found = lab.on, find_memory_accesses(module)
+    on = lab.on
+    found = find_memory_accesses(module)
     counting = survey.write_counting_module(module, found)
     spans = timeline.write_module_recording_times(module)
     made = assemble.assemble_all_ptx_in_parallel(
         [counting, spans], on.arch, _list_register_cap_flags(lab), on.folder
     )
-    counter, drawn = made[counting], made[spans]
+    counter = made[counting]
+    drawn = made[spans]
     if isinstance(counter, ProfkitError):
         raise counter
     seen = survey.parse_survey_counters(
@@ -75,7 +77,8 @@ def _make_surveyed_code(
     lab: AblationLab, module: PtxModule, found: list[PtxAccess], seen: survey.Survey
 ) -> SurveyedCode:
     """Say what ablations are made of: the code, what it did, and memory that is nobody's."""
-    on, launched = lab.on, lab.call.kernel_launches
+    on = lab.on
+    launched = lab.call.kernel_launches
     room = device.allocate_device_memory(ROOM)
     device.fill_device_memory(room, 0, ROOM)
     return SurveyedCode(
@@ -204,19 +207,20 @@ def _load_code_for_same_work(
     prepared: PreparedChanges,
 ) -> None:
     """Load other code for the same work, which is held against the original."""
-    module, flags = lab.limit_registers(change.text), list(lab.on.flags)
+    module = lab.limit_registers(change.text)
+    flags = list(lab.on.flags)
     if change.uncapped:
-        module, flags = parse_ptx_module(change.text), _drop_register_cap(flags)
+        module = parse_ptx_module(change.text)
+        flags = _drop_register_cap(flags)
     shape = Shape(change.part, change.axis, change.more_shared)
     if change.regions:
         shape = Shape(change.part, _choose_grid_axis_to_shrink(lab, code, module, change))
-    before, capped = code.survey.executed, _list_register_cap_flags(lab)
+    before = code.survey.executed
+    capped = _list_register_cap_flags(lab)
     executed = _count_executed_instructions(lab, module, capped, shape=shape)
     if change.regions:  # one of so many blocks makes that part of the accesses of all
-        before, executed = (
-            survey.count_global_loads_and_stores(before),
-            survey.count_global_loads_and_stores(executed),
-        )
+        before = survey.count_global_loads_and_stores(before)
+        executed = survey.count_global_loads_and_stores(executed)
         for kind in executed:
             executed[kind] *= change.part
     else:

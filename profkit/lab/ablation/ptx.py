@@ -176,7 +176,8 @@ def keep_only_named_entries(text: PtxText, names: Collection[MangledName]) -> Pt
             bodies[match[1]] = blank[opening:end]
         places.append((match.start(), end + 1, match[1]))
     wanted = _follow_calls({*names, *_WORD.findall(" ".join(_INITIAL.findall(blank)))}, bodies)
-    kept, at = [], 0
+    kept = []
+    at = 0
     for start, end, name in sorted(places):
         if name not in wanted:
             kept.append(text[at:start])
@@ -232,7 +233,8 @@ def _find_variables(
     text_without_comments: str, kernels: Sequence[PtxKernel]
 ) -> tuple[list[str], list[int]]:
     """Return the module's own variables, and where those begin that nobody else can see."""
-    variables, hidden = [], []
+    variables = []
+    hidden = []
     for match in _VARIABLE.finditer(text_without_comments):
         if any(kernel.body <= match.start() < kernel.end for kernel in kernels):
             continue
@@ -249,7 +251,8 @@ def _parse_kernel(
     statements: list[PtxStatement] = []
     types: dict[str, str] = {}
     labels: dict[str, list[int]] = {}
-    block, line = 0, (0, 0)
+    block = 0
+    line = (0, 0)
     for part in _iterate_body_parts(text_without_comments, opening + 1, end):
         if part["line"]:
             line = (int(part["file"]), int(part["line"]))
@@ -374,7 +377,8 @@ def list_address_registers(statement: PtxStatement) -> list[RegisterName]:
 
 def count_bytes_per_thread(statement: PtxStatement) -> ByteCount:
     """Return how many bytes each thread of a load, store or atomic moves."""
-    size, times = 4, 1
+    size = 4
+    times = 1
     for word in statement.words:
         if _BITS.fullmatch(word):
             size = count_bytes_of_type(word)
@@ -423,7 +427,8 @@ class PtxEdits:
 
     def write_edited_module(self) -> PtxText:
         """Return the module's text with all edits in it."""
-        text, pieces = self.module.text, list(self.pieces)
+        text = self.module.text
+        pieces = list(self.pieces)
         declared = "".join(f"\n\t.reg .{kind} {name};" for name, kind in self.registers.items())
         for kernel in self.module.kernels.values():
             pieces.append((kernel.body, kernel.body, declared))
@@ -434,7 +439,8 @@ class PtxEdits:
         before = "".join(f"\n{line}" for line in self.outside)
         pieces.append((head.end(), head.end(), before))
         pieces.sort(key=lambda piece: (piece[0], piece[1]))  # stable: in the order they were given
-        parts, at = [], 0
+        parts = []
+        at = 0
         for start, end, new in pieces:
             parts += [text[at:start], new]
             at = end

@@ -43,8 +43,10 @@ def merge_spans(spans: Iterable[AddressSpan], is_common_part: bool) -> list[Addr
         for other in joined:
             if other.kind == span.kind and other.low <= span.last and span.low <= other.last:
                 other.accesses += span.accesses
-                lows, lasts = sorted((other.low, span.low)), sorted((other.last, span.last))
-                other.low, other.last = lows[is_common_part], lasts[not is_common_part]
+                lows = sorted((other.low, span.low))
+                lasts = sorted((other.last, span.last))
+                other.low = lows[is_common_part]
+                other.last = lasts[not is_common_part]
                 break
         else:
             joined.append(span)
@@ -59,7 +61,8 @@ def replace_base_register(
     changes: PtxEdits, access: PtxAccess, register: RegisterName, is_cached_in_l1: bool = False
 ) -> None:
     """Put another register in the place of an access's base; `is_cached_in_l1`: through the L1."""
-    statement, operands = access.statement, list(access.statement.operands)
+    statement = access.statement
+    operands = list(access.statement.operands)
     if is_cached_in_l1 and statement.words[0] == "ld":
         words = [word for word in statement.words if word not in _PAST_L1]
         statement = replace(statement, opcode=".".join(words))

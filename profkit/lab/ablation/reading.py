@@ -36,13 +36,16 @@ def make_launch_only_times(
     if spans:
         ratios.update(idle=spans.idle, longest_block=spans.longest)
     launch = max(lab.call.kernel_launches, key=lambda launch: launch.blocks * launch.threads)
-    fraction, limit = None, ""
+    fraction = None
+    limit = ""
     if lab.on.gpu.arch in LIMITS:
         static = library.read_kernel_attribute(launch.function, launches.STATIC_SHARED)
         registers = library.read_kernel_attribute(launch.function, launches.REGISTERS)
-        shared, threads = launch.smem + static, launch.threads
+        shared = launch.smem + static
+        threads = launch.threads
         fitting = compute_occupancy(lab.on.gpu.arch, registers, threads, shared)
-        fraction, limit = fitting.fraction, fitting.limiter
+        fraction = fitting.fraction
+        limit = fitting.limiter
     return LaunchOnlyTimes(
         **ratios,
         blocks=launch.blocks,
@@ -56,7 +59,8 @@ def summarize_call(
     code: SurveyedCode, base: Times, lab: AblationLab, shape: LaunchOnlyTimes
 ) -> tuple[dict[UnitName, Share], dict[str, float]]:
     """How busy each unit was, as shares of the time, and what else the copies that count have seen."""
-    gpu, seconds = lab.on.gpu, median(base.warm)
+    gpu = lab.on.gpu
+    seconds = median(base.warm)
     cycles = seconds * (base.after.sm_clock or gpu.sm_clock)
     seen = summarize_survey(code)
     if cycles <= 0:
@@ -77,7 +81,8 @@ def summarize_call(
 
 def summarize_survey(code: SurveyedCode) -> dict[str, float]:
     """Return what the survey saw of the whole call, in few numbers."""
-    threads, warps = sum(code.survey.executed.values()), sum(code.survey.issued.values())
+    threads = sum(code.survey.executed.values())
+    warps = sum(code.survey.issued.values())
     by_warp = [number for number in code.survey.by_warp if number]
     return {
         **_sum_memory_traffic(code),

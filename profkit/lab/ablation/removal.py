@@ -59,10 +59,8 @@ class AccessesGone(AccessAblation):
 
     def change_accesses_free_to_change(self) -> CodeChange:
         gone = [access.statement for access in self.free]
-        changed, kept = (
-            f"{format_count(len(gone), self.unit)} gone",
-            self.say_what_is_unchanged(self.left),
-        )
+        changed = f"{format_count(len(gone), self.unit)} gone"
+        kept = self.say_what_is_unchanged(self.left)
         return make_statements_switchable(self.code, gone, changed, kept)
 
 
@@ -74,9 +72,11 @@ def make_statements_switchable(
     is_one_switch_for_all: bool = False,
 ) -> CodeChange:
     """Issue the statements and let the table say whether they are done: each by itself, or all."""
-    count, done = len(statements), "%profkit_done"
+    count = len(statements)
+    done = "%profkit_done"
     if is_one_switch_for_all:
-        count, done = 1, "%profkit_all"
+        count = 1
+        done = "%profkit_all"
     changes = PtxEdits(code.module)
     add_control_table(changes, _DONE.size * count)
     rows = {statement.start: row for row, statement in enumerate(statements)}
@@ -112,7 +112,8 @@ def _merge_guard_with_switch(
     """Return the predicate that is set where `switch_predicate` is and the statement's own guard."""
     if not statement.guard:
         return switch_predicate
-    both, guard = "%profkit_both", statement.guard
+    both = "%profkit_both"
+    guard = statement.guard
     changes.add_registers("pred", both)
     if statement.negated:
         changes.insert_before(statement, f"not.pred {both}, {guard};")

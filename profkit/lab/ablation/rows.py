@@ -56,7 +56,8 @@ def find_rows_within_touched_memory(
     spans = []
     for access in accesses:
         stride = (stride_by_access or {}).get(access.number, access.width)
-        seen, length = survey.seen[access.number], _LANES * stride
+        seen = survey.seen[access.number]
+        length = _LANES * stride
         if do_lanes_share_place:
             length = access.width
         low = seen.lowest - access.address.offset
@@ -65,7 +66,8 @@ def find_rows_within_touched_memory(
             spans.append(AddressSpan((access.kernel, access.width, stride), [access], low, last))
     rows = []
     for span in merge_spans(spans, is_common_part=True):
-        width, stride = span.accesses[0].width, int(span.kind[2])
+        width = span.accesses[0].width
+        stride = int(span.kind[2])
         base = -(-span.low // stride) * stride  # a multiple of its stride, where there is room
         if base > span.last:
             base = span.low
@@ -151,7 +153,8 @@ def _make_row_address_switchable(
 ) -> None:
     """Let the table choose between an access's address and its row: bit by bit, in one instruction."""
     changes.add_registers("b32", "%profkit_m", "%profkit_x", "%profkit_k")
-    base, new = access.address.base, "%profkit_x"
+    base = access.address.base
+    new = "%profkit_x"
     is_wide = access.address.in_register and changes.module.kernels[
         access.kernel
     ].is_64_bit_register(base)

@@ -90,7 +90,8 @@ def _find_arithmetic_detour(
 
     Blocks are numbered as they stand in the text: a way that goes back before the branch is a loop.
     """
-    end, at = max(followers[number], default=number), number + 1
+    end = max(followers[number], default=number)
+    at = number + 1
     written: set[str] = set()
     while at < end:
         if not followers[at] or min(followers[at]) <= number:
@@ -142,7 +143,8 @@ def _step_back_over_statement(
     statement: PtxStatement, registers: set[RegisterName], steering: Steering
 ) -> None:
     """Go from the registers that decide behind a statement to those that decide before it."""
-    words, written = statement.words, ptx.list_written_registers(statement)
+    words = statement.words
+    written = ptx.list_written_registers(statement)
     is_made = not registers.isdisjoint(written)
     if not statement.guard:
         registers.difference_update(written)

@@ -93,7 +93,8 @@ def group_accesses_into_streams(
             spans.append(AddressSpan(kind, [access], seen.lowest, seen.highest - 1))
     streams = []
     for span in merge_spans(spans, is_common_part=False):
-        first, base = span.accesses[0], -(-span.low // ROW) * ROW
+        first = span.accesses[0]
+        base = -(-span.low // ROW) * ROW
         length = min((span.last + 1 - base) // ROW * ROW, _LONGEST)
         if length >= least_bytes:
             accesses = tuple(span.accesses)
@@ -127,7 +128,8 @@ class Walked:
 def assign_places_within_path(stream: AccessStream, path: AddressPath) -> Walked:
     """Place the accesses of each basic block so far from one another that all stay within the path."""
     turns = Counter(access.statement.block for access in stream.accesses)
-    most, gap = max(turns.values()), path.step
+    most = max(turns.values())
+    gap = path.step
     if (most - 1) * gap > path.length - ROW:  # the last of a turn would be behind the end
         gap = path.length // 2 // most // ROW * ROW
     places = {}
@@ -282,7 +284,8 @@ def _make_stream_address_switchable(
     changes: PtxEdits, access: PtxAccess, words: Mapping[str, str], is_first: bool, cached: bool
 ) -> None:
     """Let the table choose between an access's address and its place; `is_first` of its turn."""
-    base, take = access.address.base, "mov.u64"
+    base = access.address.base
+    take = "mov.u64"
     if access.address.in_register and not changes.module.kernels[access.kernel].is_64_bit_register(
         base
     ):

@@ -128,7 +128,8 @@ popc.b32 %pk_n, %pk_same;
 redux.sync.max.u32 %pk_n, %pk_n, %pk_mask;
 cvt.u64.u32 %pk_count, %pk_n;
 @%pk_first red.global.add.u64 [profkit_counts+{ways}], %pk_count;"""
-_SECTOR_SHIFT, _WORD_SHIFT = 5, 2
+_SECTOR_SHIFT = 5
+_WORD_SHIFT = 2
 
 
 def write_counting_module(module: PtxModule, accesses: Sequence[PtxAccess]) -> PtxText:
@@ -173,7 +174,8 @@ def _write_code_counting_access(
 
 def write_code_computing_address(kernel: PtxKernel, access: PtxAccess) -> PtxText:
     """Return statements that put the address of an access into %pk_at."""
-    base, offset = access.address.base, access.address.offset
+    base = access.address.base
+    offset = access.address.offset
     if not access.address.in_register:
         return f"mov.u64 %pk_at, {base};\nadd.s64 %pk_at, %pk_at, {offset};"
     if kernel.is_64_bit_register(base):
@@ -182,7 +184,8 @@ def write_code_computing_address(kernel: PtxKernel, access: PtxAccess) -> PtxTex
 
 
 def _write_code_counting_units(access: PtxAccess, counter_place: int) -> PtxText:
-    units, ways = counter_place + 16, counter_place + 24
+    units = counter_place + 16
+    ways = counter_place + 24
     if access.space == "const":
         return _COUNT_PIECES.format(shift=_WORD_SHIFT, units=units)
     if access.space != "shared":
@@ -190,14 +193,16 @@ def _write_code_counting_units(access: PtxAccess, counter_place: int) -> PtxText
     # Accesses of 8 bytes are served half a warp at a time, those of 16 a quarter of a warp.
     width = max(access.width, 4)
     lanes = 128 // width
-    group, shift = lanes.bit_length() - 1, width.bit_length() - 1
+    group = lanes.bit_length() - 1
+    shift = width.bit_length() - 1
     return _COUNT_WAYS.format(group=group, shift=shift, banks=lanes - 1, units=units, ways=ways)
 
 
 def parse_survey_counters(
     module: PtxModule, accesses: Sequence[PtxAccess], counters: Sequence[int]
 ) -> Survey:
-    blocks, rest = counters[: module.basic_block_count], counters[module.basic_block_count :]
+    blocks = counters[: module.basic_block_count]
+    rest = counters[module.basic_block_count :]
     entries = []
     for block in range(module.basic_block_count):
         entries.append(tuple(rest[_WARPS * block : _WARPS * (block + 1)]))

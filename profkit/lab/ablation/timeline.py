@@ -79,7 +79,8 @@ def parse_block_timeline(recorded_words: Sequence[int], sm_count: int) -> BlockT
         lengths.append(end - begin)
     if not any(lengths):
         return None
-    first, last = min(recorded_words[0::FIELDS]), max(recorded_words[1::FIELDS])
+    first = min(recorded_words[0::FIELDS])
+    last = max(recorded_words[1::FIELDS])
     busy = sum(_measure_union_of_spans_ns(spans) for spans in by_sm.values())
     whole = (last - first) * max(sm_count, len(by_sm))
     return BlockTimeline(1 - busy / whole, max(lengths) / max(1, median(lengths)))
@@ -87,7 +88,8 @@ def parse_block_timeline(recorded_words: Sequence[int], sm_count: int) -> BlockT
 
 def _measure_union_of_spans_ns(spans: list[BeginAndEndNs]) -> Nanoseconds:
     """Return how long at least one of them lasted."""
-    total, until = 0, 0
+    total = 0
+    until = 0
     for begin, end in sorted(spans):
         total += max(0, end - max(begin, until))
         until = max(until, end)

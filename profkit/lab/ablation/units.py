@@ -137,7 +137,8 @@ def measure_units_in_turns(
 
 def get_unit_of_instruction(opcode_parts: list[str]) -> TextOrEmpty:
     """Return which unit does an instruction; empty for those that are not counted."""
-    first, last = opcode_parts[0], opcode_parts[-1]
+    first = opcode_parts[0]
+    last = opcode_parts[-1]
     if first in ("tex", "tld4"):
         return "texture"
     if first in _SPECIAL:

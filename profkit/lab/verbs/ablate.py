@@ -122,7 +122,8 @@ def _make_target_of_source_or_binary(
         )
     build = build_dir or Path("build")
     folder = build / "launched" / "kernels"
-    file, described = Path(sources[0]), read_launch_file(launch)
+    file = Path(sources[0])
+    described = read_launch_file(launch)
     if file.suffix in SOURCES:
         name = write_problem_of_source_file(file, kernel, described, folder)
     else:
@@ -141,7 +142,8 @@ def ablate_chosen(
     from profkit.cli.output import print_error, print_note, show_spinner
     from profkit.lab.ablation.run import ablate_target, save_ablation
 
-    records, refused = [], 0
+    records = []
+    refused = 0
 
     def report_error(error: ProfkitError) -> None:
         nonlocal refused
@@ -184,7 +186,8 @@ def _read_records_with_ablation(
     from profkit.records.paths import find_all_run_files
     from profkit.records.record import read_record
 
-    files, records = find_all_run_files(folder), []
+    files = find_all_run_files(folder)
+    records = []
     for variant in variants:
         found = []
         for (name, case), places in files.items():

@@ -72,7 +72,8 @@ def time_variants(
     )
     from profkit.lab.measure import pipeline, targets
 
-    names, at = require_names_or_all(variant, every), targets.LabFolders(kernels, build_dir)
+    names = require_names_or_all(variant, every)
+    at = targets.LabFolders(kernels, build_dir)
     target = targets.find_target_by_options(at, names, every, case or (), aa is None)
     if aa is not None and gpus is not None:
         raise ProfkitError("--aa uses one GPU", "choose it with CUDA_VISIBLE_DEVICES")

@@ -209,7 +209,8 @@ def _print_results_and_get_exit_status(results: Sequence[Profiled]) -> ExitStatu
     from profkit.records.record import ProfileDocument, ProfiledRun
     from profkit.show.views import measured
 
-    reports, unread = [str(r.report) for r in results if r.report], options.DONE
+    reports = [str(r.report) for r in results if r.report]
+    unread = options.DONE
     if options.FORM.json:
         runs = []
         for result in results:

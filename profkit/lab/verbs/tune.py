@@ -186,7 +186,8 @@ def _write_results(result: SearchResult, folder: Path) -> TuneDocument:
     from profkit.lab.tune import run
 
     folder.mkdir(parents=True, exist_ok=True)
-    document, frame = result.describe_search(), run.make_trials_frame(result.study)
+    document = result.describe_search()
+    frame = run.make_trials_frame(result.study)
     run.write_champion_record(result, folder)
     kept = _write_trials(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {

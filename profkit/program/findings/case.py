@@ -504,7 +504,9 @@ def estimate_ns_as_merged_kernel(case: StepCase, run: Sequence[WorkIndex]) -> Na
         outside = sum(need.reads - need.largest for need in known[1:])
         moved = known[0].reads + new * outside + known[-1].writes * (2 if keeps else 1)
         return max(SHORT, moved / case.bandwidth * 1e9)
-    took, touched, second = 0.0, 0, 0
+    took = 0.0
+    touched = 0
+    second = 0
     for work in works:
         count = count_tensor_accesses(work)
         took += work.activity.duration

@@ -96,7 +96,8 @@ def find_unfused_attention(case: StepCase, claimed_works: ClaimedWorks) -> Itera
         gone += own[1:]
     change = StepChange(scale, dict.fromkeys(gone, NOTHING))
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
-    where, around = describe_launch_place(first), case.sum_work_ms(others)
+    where = describe_launch_place(first)
+    around = case.sum_work_ms(others)
     yield case.make_finding(
         ATTENTION,
         chosen,
@@ -124,10 +125,8 @@ def _find_attention_regions(case: StepCase, claimed_works: ClaimedWorks) -> list
             continue
         if _is_of_backward_by_name(work) and size not in scores:
             continue
-        low, high = (
-            _find_farthest_product(case, i, -1, used),
-            _find_farthest_product(case, i, 1, used),
-        )
+        low = _find_farthest_product(case, i, -1, used)
+        high = _find_farthest_product(case, i, 1, used)
         if low is not None and high is not None:
             out.append([j for j in range(low, high + 1) if j not in used])
             used.update(out[-1])
@@ -186,12 +185,14 @@ def _find_farthest_product(
 
     Forward there is one on each side, backward there are up to two.
     """
-    last, left = None, 2 if _is_of_backward_by_name(case.works[softmax_index]) else 1
+    last = None
+    left = 2 if _is_of_backward_by_name(case.works[softmax_index]) else 1
     j = softmax_index + direction
     while left and 0 <= j < len(case.works) and abs(j - softmax_index) <= WINDOW and j not in used:
         kind = case.works[j].kind
         if kind == "gemm" and _is_product_of_scores(case, j, softmax_index):
-            last, left = j, left - 1
+            last = j
+            left = left - 1
         elif kind not in BETWEEN:
             break
         j += direction
@@ -204,7 +205,8 @@ def _is_product_of_scores(case: StepCase, product_index: WorkIndex, softmax: Wor
     Its sizes tell: summed over anything else (as clusters' members are), it is not said. Of a single
     head the rest is narrow, and narrower than the keys are many. Without sizes its time tells.
     """
-    one, other = case.works[product_index], case.works[softmax]
+    one = case.works[product_index]
+    other = case.works[softmax]
     if _read_score_size(other) == UNKNOWN:
         return not one.maker.shapes and _is_within_one_head(case, one, other)
     factors = _read_product_sizes(one)
@@ -219,9 +221,11 @@ def _is_product_of_scores(case: StepCase, product_index: WorkIndex, softmax: Wor
     if is_launched_by_autograd(one):
         return makes or reads
     if product_index < softmax:
-        fits, width = makes, factors.inner
+        fits = makes
+        width = factors.inner
     else:
-        fits, width = reads and factors.inner == keys, factors.rows
+        fits = reads and factors.inner == keys
+        width = factors.rows
         if factors.count_left_operand_elements() == scores:
             width = factors.columns
     return fits and width <= WIDEST_HEAD and (factors.batch > 1 or width <= keys)
@@ -484,7 +488,8 @@ def _find_gradient_casts(
     case: StepCase, sizes: Collection[tuple[int, ...]], claimed_works: ClaimedWorks
 ) -> tuple[list[WorkIndex], list[WorkIndex]]:
     """Return the casts of gradients of some sizes, and their sums in float32."""
-    casts, sums = [], []
+    casts = []
+    sums = []
     for index in case.list_unclaimed_works(is_launched_by_autograd, claimed_works):
         work = case.works[index]
         if _get_sorted_sizes_of_first_operand(work) not in sizes:

@@ -320,7 +320,8 @@ def find_name_of_enclosing_span(
             continue
         if span.kind == "python" and not is_informative_frame(span.name):
             continue
-        length, is_line = span.end - span.start, span.kind == "python"
+        length = span.end - span.start
+        is_line = span.kind == "python"
         if is_line not in best or length < best[is_line][0]:
             best[is_line] = length, describe_frame(span.name) if is_line else span.name
     return ", ".join(best[key][1] for key in (True, False) if key in best)
@@ -434,7 +435,8 @@ def find_host_waits(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[Ste
     advice = _choose_wait_advice(case, held, is_sized, looped)
     if repeated >= PARTS and (parts or advice == "sizes"):
         advice = "parts"
-    places, names = _count_calls_by_place(case, held), _count_calls_by_operator(case, held)
+    places = _count_calls_by_place(case, held)
+    names = _count_calls_by_operator(case, held)
     before_graph = _choose_waits_said_before_graph(case, held)
     finding = case.make_finding(
         WAITS,
@@ -585,12 +587,14 @@ def make_graph_of_longest_stretch(
 ) -> StepChange:
     """Return a graph of the most launches between two waits: none can be captured across a wait."""
     events = case.hosts.usual.events
-    longest, most = range(0), 0
+    longest = range(0)
+    most = 0
     begin = 0
     for end in (*sorted(waits), len(events)):
         launched = sum(len(events[i].items) for i in range(begin, end))
         if launched > most:
-            longest, most = range(begin, end), launched
+            longest = range(begin, end)
+            most = launched
         begin = end + 1
     host = {}
     for index in longest:

@@ -83,9 +83,11 @@ NAMED_ATOMICS = RuleTexts(
 def find_contended_atomics(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find sums into few places, which wait for one another: far from what their bytes need."""
     for group, works in _iterate_large_groups_with_works(case, claimed_works, LEAST):
-        need, now = case.estimate_ns_of_bytes(works), 1e6 * case.sum_work_ms(works)
+        need = case.estimate_ns_of_bytes(works)
+        now = 1e6 * case.sum_work_ms(works)
         if group.kind == "scatter" and not need and now >= BY_NAME * case.split.period:
-            left, share = REACH["atomics by name"], now / case.split.period
+            left = REACH["atomics by name"]
+            share = now / case.split.period
             yield _make_group_finding(
                 case, NAMED_ATOMICS, group, works, left, now=now / 1e6, share=share
             )
@@ -161,7 +163,8 @@ def _average_concurrent_blocks(
     total = 0.0
     for activity in (case.works[i].activity for i in work_indices):
         for turn in (-case.split.period, 0, case.split.period):
-            first, last = activity.start - turn, activity.end - turn
+            first = activity.start - turn
+            last = activity.end - turn
             shared = np.minimum(ends, last) - np.maximum(starts, first)
             total += float(blocks @ shared.clip(0))
     return total / (1e6 * case.sum_work_ms(work_indices))
@@ -187,7 +190,8 @@ COUNTED = RuleTexts(
 def find_slow_kernels(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[StepFinding]:
     """Find a kernel far from its hardware limit: counted, or by its operator's bytes."""
     for group, works in _iterate_large_groups_with_works(case, claimed_works, SHARE):
-        gain, need = case.gains.get(group.id), _estimate_floor_ns_of_group(case, group, works)
+        gain = case.gains.get(group.id)
+        need = _estimate_floor_ns_of_group(case, group, works)
         if gain is not None:
             if gain > GAINED:
                 left = Range(2 / (1 + gain), 1 / gain, 0.8 / gain)

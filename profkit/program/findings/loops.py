@@ -151,13 +151,15 @@ def find_cells_in_loops(case: StepCase, claimed_works: ClaimedWorks) -> Iterator
     """
     scale: dict[int, Range] = {}
     gone: list[int] = []
-    turns, cell = 0, ""
+    turns = 0
+    cell = ""
     for (called, kind), own in _group_cells_by_caller(case, claimed_works).items():
         count = _count_turns_of_cell(case, own)
         if count < SEVERAL:
             continue
         if count > turns:
-            turns, cell = count, kind
+            turns = count
+            cell = kind
         taken = claimed_works.union(scale, gone)
         lines = _list_lines(case, own)
         members = _list_work_of_each_turn(case, called, lines, count, taken)
@@ -480,7 +482,8 @@ def _make_loop_key(
     What autograd and optimizers launch is not the program's to write in another way.
     """
     work = case.works[index]
-    activity, maker = work.activity, work.maker
+    activity = work.activity
+    maker = work.maker
     member = _make_place_key(work)
     is_named = maker.ordinal >= 0 or member is not None
     is_launched = activity.kind in {"kernel", "set"} and not activity.graph

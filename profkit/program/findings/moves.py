@@ -175,7 +175,8 @@ def find_exposed_copies(case: StepCase, claimed_works: ClaimedWorks) -> Iterator
         worked_on=find_host_ns_after_copies(case, chosen),
     )
     way = _find_main_direction(case, chosen)
-    total, time = sum(case.works[i].activity.bytes for i in chosen), case.sum_work_ms(chosen)
+    total = sum(case.works[i].activity.bytes for i in chosen)
+    time = case.sum_work_ms(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
     yield case.make_finding(
         COPIES,
@@ -199,7 +200,8 @@ def find_exposed_copies(case: StepCase, claimed_works: ClaimedWorks) -> Iterator
 def _make_copies_change(case: StepCase, copies: _ExposedCopies) -> StepChange:
     """Pin them, on streams of their own, a step ahead; what may stay on the GPU is not copied."""
     rate = _find_fastest_copy_rate(case)
-    scale, stream = {}, {}
+    scale = {}
+    stream = {}
     for index in copies.chosen:
         scale[index] = _estimate_share_left_of_copy(case, copies, index, rate)
         if number := OWN_STREAM.get(case.works[index].activity.direction):
@@ -442,7 +444,8 @@ def _find_extra_calls_for_copies(case: StepCase, chosen: frozenset[WorkIndex]) -
     A pageable copy ends with a wait of its own. Where no operator is known, it is the calls between two
     copies.
     """
-    events, calls = case.hosts.usual.events, case.step.calls
+    events = case.hosts.usual.events
+    calls = case.step.calls
     starting = {n for n, e in enumerate(events) if e.items and chosen.issuperset(e.items)}
     ops = {case.works[i].maker.ordinal for i in chosen} - {-1}
     around = set()
@@ -529,7 +532,8 @@ def _find_kernels_with_moving_pages(case: StepCase) -> dict[WorkIndex, _KernelWi
     found = {}
     for index, work in enumerate(case.works):
         kernel = work.activity
-        first, last = bisect_left(starts, kernel.start), bisect_left(starts, kernel.end)
+        first = bisect_left(starts, kernel.start)
+        last = bisect_left(starts, kernel.end)
         if kernel.kind == "kernel" and first < last:
             found[index] = _KernelWithMovingPages(kernel, brought[first:last])
     return found
@@ -543,9 +547,11 @@ def _find_calls_between_copies(case: StepCase, copying_calls: set[CallIndex]) ->
     for number, event in enumerate(case.hosts.usual.events):
         if number in copying_calls:
             between.update(since if after_piece else ())
-            after_piece, since = True, []
+            after_piece = True
+            since = []
         elif event.items:
-            after_piece, since = False, []
+            after_piece = False
+            since = []
         else:
             since.append(number)
     return between
@@ -635,7 +641,8 @@ def find_layout_copies(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[
             chosen.append(index)
     if not chosen:
         return
-    named, images = [], []
+    named = []
+    images = []
     for index in chosen:
         if case.works[index].kind == "layout":
             named.append(index)
@@ -734,7 +741,8 @@ def find_growing_caches(case: StepCase, claimed_works: ClaimedWorks) -> Iterator
     """
     joins = find_growing_concatenations(case)
     scale: dict[int, Range] = {}
-    whole, new = 0, 0
+    whole = 0
+    new = 0
     for index, join in sorted(joins.items()):
         work = case.works[index]
         value = _read_value_bytes(work.activity.name)

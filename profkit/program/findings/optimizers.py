@@ -169,7 +169,8 @@ def _find_run_with_most_updates(case: StepCase, free: Sequence[WorkIndex]) -> li
         run = list(works)
         updates = _count_parameter_updates(case, run) if may_be else 0
         if updates > most:
-            found, most = run, updates
+            found = run
+            most = updates
     return found
 
 

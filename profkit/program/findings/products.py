@@ -183,7 +183,8 @@ def find_float64_work(case: StepCase, claimed_works: ClaimedWorks) -> Iterator[S
 
 def _is_float64_work(work: StepWork) -> bool:
     """Return whether a work is in float64: by the name, or by what its operator reads."""
-    name, types = work.activity.name, work.maker.types
+    name = work.activity.name
+    types = work.maker.types
     if work.kind in {"gemm", "conv"}:
         return find_product_precision(name) == "fp64"
     if work.kind not in {"elementwise", "convert", "norm", "softmax", "reduce"}:

@@ -358,12 +358,14 @@ def _estimate_time_left_of_later_passes(
     known = sorted([*shares, *first])
     farthest = max((later - one for one, later in pairwise(known)), default=0)
     scale: dict[int, Range] = {}
-    share, since = 0.0, 0
+    share = 0.0
+    since = 0
     for index, work in enumerate(case.works):
         if index in first:
             share = 0.0
         elif index in shares:
-            share, since = shares[index], index
+            share = shares[index]
+            since = index
         grows = index in shares or work.kind in {"gemm", "attention"}
         long = work.activity.duration > 2 * SHORT
         if share and grows and long and index not in claimed_works and index - since <= farthest:
@@ -462,7 +464,8 @@ def _count_copied_bytes(work: StepWork) -> ByteCountOrZero:
     asked = work.maker.op == "aten::copy_" and work.maker.top == "aten::copy_"
     if not asked or work.kind != "convert" or is_strided_copy(work):
         return 0
-    sizes, types = work.maker.shapes[:2], work.maker.types[:2]
+    sizes = work.maker.shapes[:2]
+    types = work.maker.types[:2]
     if len(sizes) < 2 or sizes[0] != sizes[1] or len(set(types)) > 1:
         return 0
     needs = find_operator_needs(work.maker.op, sizes, types)
@@ -497,7 +500,8 @@ def find_layers_run_again(case: StepCase, claimed_works: ClaimedWorks) -> Iterat
     A backward pass goes through lines and modules from the last to the first. Only what runs layers
     again meets several of them in the order of the way forward, with the same kernels.
     """
-    forward, backward = [], []
+    forward = []
+    backward = []
     for index, work in enumerate(case.works):
         if work.activity.kind != "kernel" or is_launched_in_optimizer_step(work):
             continue

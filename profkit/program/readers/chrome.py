@@ -35,7 +35,8 @@ _VALUE = 50  # bytes of the budget for a value, whether it is an event or of no 
 HEADER_MOST = 1 << 24
 RATIO_MOST = 400  # characters a packed byte: traces reach 30, a bomb 1,000
 # Events that are begun at a time, of all threads together, and their characters.
-OPEN_MOST, OPEN_CHARACTERS = 1 << 16, 1 << 22
+OPEN_MOST = 1 << 16
+OPEN_CHARACTERS = 1 << 22
 Event = Mapping[str, Any]
 _BEFORE = re.compile("[\ufeff \\t\\r\\n]+")
 _BEFORE_VALUE = re.compile(r"[ \t\r\n:]+")
@@ -125,7 +126,9 @@ class _TextWindow:
             path,
             "",
         )  # the problem: why the file ends too early
-        self.text, self.at, self.total = "", 0, 0
+        self.text = ""
+        self.at = 0
+        self.total = 0
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         head = raw.read(2)
         raw.seek(0)
@@ -141,7 +144,8 @@ class _TextWindow:
             raise _make_no_trace_error(
                 self.path, f"an event is longer than {EVENT_MOST:,} characters"
             )
-        content, chunk = b"-", ""
+        content = b"-"
+        chunk = ""
         while content and not chunk and not self.problem:
             content = self._read_bytes()
             chunk = self.decoder.decode(content, final=not content)
@@ -366,7 +370,8 @@ def _get_event_name(event: Event) -> str:
 
 def _get_process_and_thread(event: Event) -> tuple[object, object]:
     """Return the process and thread of an event: numbers, or names."""
-    process, thread = event.get("pid"), event.get("tid")
+    process = event.get("pid")
+    thread = event.get("tid")
     return (
         process if isinstance(process, int | str) else None,
         thread if isinstance(thread, int | str) else None,

@@ -41,7 +41,8 @@ _CHUNK = 1 << 20
 # Clocks count nanoseconds, and no two processes keep the same ones: of a copy all times are alike, of
 # another rank none. So many activities of a process are looked at, and more than so much of them must
 # be alike.
-SAMPLES, SAME = 1000, 0.5
+SAMPLES = 1000
+SAME = 0.5
 
 
 @dataclass(frozen=True)

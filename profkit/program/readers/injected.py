@@ -58,7 +58,8 @@ LAYOUTS = {
 MEMORIES = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array", 5: "Managed"}
 MEMSET = 255
 SHARE = 0.1  # of the GPU time of the busiest process: what has less is a helper of it
-BEGINS, ENDS = 2, 4
+BEGINS = 2
+ENDS = 4
 
 
 def read_injected_recording(folder: Path) -> Timeline:
@@ -293,7 +294,8 @@ def _find_stacks_of_calls(
     calls: Sequence[Call], places: SourcePlaces
 ) -> tuple[dict[CorrelationId, CallAndNodeStacks], dict[CorrelationId, tuple[int, int]]]:
     """Find the stacks of calls, by their correlation numbers: exact ones, and similar ones."""
-    exact, similar = {}, {}
+    exact = {}
+    similar = {}
     for call in calls:
         exact[call.correlation] = places.find_stack_numbers(call.correlation)
         similar[call.correlation] = places.find_similar_stack_numbers(call.correlation)
@@ -412,9 +414,11 @@ def _make_copy_activities(
         read_from = MEMORIES.get(source, "unknown")
         written_to = MEMORIES.get(target, "unknown")
         direction = DIRECTIONS.get(number, "")
-        kind, name = "set", "Memset"
+        kind = "set"
+        name = "Memset"
         if number != MEMSET:
-            kind, name = "copy", f"Memcpy {direction} ({read_from} -> {written_to})"
+            kind = "copy"
+            name = f"Memcpy {direction} ({read_from} -> {written_to})"
         about: dict[str, Any] = {
             "bytes": size,
             "direction": direction,

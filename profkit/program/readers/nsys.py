@@ -80,7 +80,8 @@ TEXT_MOST = 1 << 24  # bytes of a row
 # Pages and texts of a file can be shared by as many rows as somebody likes: no row takes fewer bytes of
 # an honest one, and to read all of it takes about ten steps of SQLite's machine a byte.
 ROW_LEAST = 8
-STEPS, STEPS_SPARE = 64, 20_000_000
+STEPS = 64
+STEPS_SPARE = 20_000_000
 STEPS_APART = 100_000  # so often they are counted
 ROWS_MOST = 4_000_000  # of a query, as many as are read of a torch trace
 SHAPES_MOST = 10_000  # sizes of grids and blocks that are kept to be shared
@@ -632,10 +633,8 @@ def _read_ranges(export: _Export) -> tuple[RangesByProcess, RangesByProcess]:
         name = names.get(_convert_to_integer_or_zero(number), "")
         if text is not None:
             name = export.budget.intern_text(str(text))
-        begin, process = (
-            _convert_to_integer_or_zero(start),
-            _convert_to_integer_or_zero(thread) & _PID,
-        )
+        begin = _convert_to_integer_or_zero(start)
+        process = _convert_to_integer_or_zero(thread) & _PID
         is_ended = isinstance(end, int) and end >= begin
         if is_ended:
             last = end

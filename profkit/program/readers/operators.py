@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 AROUND = (3, 15, 63)
 # Of the recorded calls, from where to where they are looked at: of four steps at least one is
 # whole there, while operators that were open at the begin or the end were seen in part.
-FROM, TO = 1 / 3, 2 / 3
+FROM = 1 / 3
+TO = 2 / 3
 WRAPPERS = {"PythonDispatchMode"}  # what torch records around operators that are handed to Python
 MOST = 1_000_000  # operators that are read
 LONGEST_LINE = 1 << 16  # bytes

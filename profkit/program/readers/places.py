@@ -281,7 +281,8 @@ class SourcePlaces:
             within = node.parent != NO_NODE and stack is not None and is_waiting_for_autograd(stack)
             if stack is not None and not within:
                 return node.stack
-            sequence, thread = node.parent, node.parent_thread
+            sequence = node.parent
+            thread = node.parent_thread
         return 0
 
     def _get_place_of_stack(self, number: StackNumberOrZero) -> SourcePlace:

@@ -290,7 +290,8 @@ def _verify_times(frame: DataFrame, name: str) -> None:
     """Raise a ValueError where a time is none that a clock can show, or an end is before its start."""
     if not len(frame):
         return
-    start, end = frame["start"], frame["end"]
+    start = frame["start"]
+    end = frame["end"]
     if min(start.min(), end.min()) <= -FARTHEST or max(start.max(), end.max()) >= FARTHEST:
         raise ValueError(f"{name}: a time is too far away")
     if (end < start).any():

@@ -54,7 +54,9 @@ CATEGORIES_MOST = 1000  # of those that are not read, and of names of processes
 NAMES_MOST, NAME_MOST = 3, 60  # names of what is not read that are said, and characters of each
 EVENTS_MOST = 2 * MOST  # looked at, also such as are of no use
 # Bytes of the budget: of a record that is kept, of a size of a tensor, of a word that others have too.
-_RECORD, _NUMBER, _REFERENCE = 200, 40, 8
+_RECORD = 200
+_NUMBER = 40
+_REFERENCE = 8
 # A profiler that records stacks stops at each call of a Python function, also of a built-in one, and at
 # each return. The quickest frames do next to nothing: what they take, and what is between the quickest
 # ones that follow each other, is the profiler's. On a processor without a GPU (PyTorch 2.13, four
@@ -496,7 +498,8 @@ class _TraceContent:
 
     def _read_inputs(self, name: str, args: Mapping[str, Any]) -> tuple[Shapes, tuple[str, ...]]:
         """Return sizes and types of an operator's inputs."""
-        listed, types = args.get("Input Dims", args.get("Input dims")), args.get("Input type")
+        listed = args.get("Input Dims", args.get("Input dims"))
+        types = args.get("Input type")
         if isinstance(listed, list):
             shapes = read_operand_sizes(name, listed)
         else:
@@ -640,7 +643,8 @@ def _make_no_gpu_error(path: Path, content: _TraceContent, trace: ChromeTrace) -
             "with nothing else that profiles it"
         )
     elif trace.problem and not content.count:
-        why, hint = trace.problem, "copy it again, or record again"
+        why = trace.problem
+        hint = "copy it again, or record again"
     elif content.count and trace.problem:
         why = f"{trace.problem}; nothing before that ran on a GPU"
         hint = "copy it again, or record it again: the file is not whole"

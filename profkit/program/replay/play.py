@@ -104,7 +104,8 @@ class _Replay:
 
     def simulate_step(self) -> NanosecondsOfModel:
         """Play the step once more; when it is over: its last item, or the host where that is later."""
-        model, turn = self.model, len(self.done)
+        model = self.model
+        turn = len(self.done)
         ends = [0.0] * len(model.items)
         self.done.append(ends)
         # Taken apart at once, and no max(): this runs millions of times.
@@ -128,7 +129,8 @@ class _Replay:
         ends: list[NanosecondsOfModel],
     ) -> None:
         """Put items on their streams, none to begin before `soonest`, and set their ends."""
-        items, free = self.model.items, self.free
+        items = self.model.items
+        free = self.free
         for i in launched:
             stream, duration, after, lag = items[i]
             queue = self.queues[stream]
@@ -167,12 +169,14 @@ def build_replay_model(process: Process, step: Step) -> ReplayModel:
     times = _measure_launch_times(process, step, launches)
     queued = _count_queued_works(process, step)
     endings = _WorksByEnd(step, process)
-    events, last = [], step.begin
+    events = []
+    last = step.begin
     for call, own, before in zip(step.calls, launches, queued, strict=True):
         gap = max(0, call.start - last)
         last = max(last, call.end)
         target, back = _find_awaited_item(call, own, endings)
-        busy, late = _measure_launch_without_waiting(step, call, own, before, times), 0
+        busy = _measure_launch_without_waiting(step, call, own, before, times)
+        late = 0
         if target >= 0:
             busy = _measure_waiting_call(step, call, own, target, times)
         if target >= 0 and not back:
@@ -408,7 +412,8 @@ def _make_items(
     for i, work in enumerate(step.works):
         activity = work.activity
         ready = max(free.get(activity.stream, 0), arrivals[work.call])
-        late, after = activity.start - ready, -1
+        late = activity.start - ready
+        after = -1
         if late > SEEN:
             after = _find_dependency(step, i, ends)
             if after >= 0:

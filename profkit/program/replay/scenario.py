@@ -50,7 +50,8 @@ LONGER = 0.15
 # Times what recording Python frames is estimated to have taken before a call (Call.traced), with the
 # usual host and the fastest: the estimate was 0.8 to 2.3 times the truth. A frame does something itself,
 # too, so that some of the time is left.
-TRACED, TRACED_MOST = 1.0, 2.0
+TRACED = 1.0
+TRACED_MOST = 2.0
 TRACED_SHARE = 0.8
 # Of the step: what two runs of one program differ by even where nothing is wrong (clocks, memory's
 # place); a saving is the difference of two runs. GPU-bound programs on an H200 showed 1 to 2 %.
@@ -174,7 +175,8 @@ class StepChange:
         waiting: dict[int, float] = {}  # by stream: unexplained delays of what is no longer on it
         items = []
         for i, item in enumerate(before.items):
-            unexplained, stream = item.lag - item.launch_lag, item.stream
+            unexplained = item.lag - item.launch_lag
+            stream = item.stream
             duration = item.duration * left.get(i, ALL)[level]
             if i in moved or i in lost_works:
                 waiting[stream] = waiting.get(stream, 0.0) + unexplained
@@ -254,7 +256,8 @@ class HostModels:
                 before = model
             return max(0.0, before.period - change.apply_to_model(before, level).period) / 1e6
 
-        plain, every = self.step_ms_without_recorder.expect, (self.usual, *self.others)
+        plain = self.step_ms_without_recorder.expect
+        every = (self.usual, *self.others)
         spread = SPREAD
         if abs(self.error) > MISSED:
             spread = max(SPREAD, abs(self.error))
@@ -329,10 +332,12 @@ def _remove_recorder_time(
         count = bisect_left(spans, high) - bisect_left(spans, low)
         return gap - min(share * gap, count * each)
 
-    events, last = [], step.begin
+    events = []
+    last = step.begin
     for event, call in zip(model.events, step.calls, strict=True):
         own = event.gap - min(traced * call.traced, TRACED_SHARE * event.gap)
-        gap, last = shorten_gap(own, last, call.start), max(last, call.end)
+        gap = shorten_gap(own, last, call.start)
+        last = max(last, call.end)
         busy, late = (t - min(in_calls * t, each) for t in (event.busy, event.late))
         events.append(event._replace(gap=gap, busy=busy, late=late))
     return replace(model, events=tuple(events), tail=shorten_gap(model.tail, last, step.end))
@@ -343,7 +348,8 @@ def _fit_to_period(model: ReplayModel, period: NanosecondsOfModel) -> ReplayMode
 
     With another host, if any host explains it; else host and GPU alike are slower or faster.
     """
-    low, high = FASTEST, SLOWEST
+    low = FASTEST
+    high = SLOWEST
     for _ in range(24):
         middle = (low + high) / 2
         scaled = _scale_host(model, middle)

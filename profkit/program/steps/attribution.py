@@ -123,7 +123,8 @@ def _attribute_calls_of_thread(
 ) -> None:
     """Walk one thread in time, with the spans that are open on a stack."""
     stack: list[HostSpan] = []
-    position, ordinal = 0, -1
+    position = 0
+    ordinal = -1
     for index in indices:
         now = calls[index].start
         while position < len(spans) and spans[position].start <= now:

@@ -76,7 +76,8 @@ WHOLE = "the whole recording"  # how steps are told where nothing repeats
 UNLAUNCHED = 0.02  # of the GPU's work: what less has no launch is not worth a word
 # Of the GPU's time in the same kernels: less is another kind of step. And times the work, from which
 # on it is one though its kernels are the same.
-SAME_WORK, MORE_WORK = 0.5, 2.0
+SAME_WORK = 0.5
+MORE_WORK = 2.0
 # Of the computing, what one stream does where it tells when the only step of a recording begins: a
 # program that gives each of many streams a part begins with the first of them.
 MAIN_STREAM = 0.5
@@ -482,10 +483,8 @@ def _mark_recording_until_gpu_is_done(
     calls: Sequence[Call], launched_activities: Sequence[CallIndexAndActivity]
 ) -> StepMarks:
     """Return one step from the first launch to the end of the work, without the end of the program."""
-    begin, end = (
-        calls[launched_activities[0][0]].start,
-        find_end_of_work(calls, launched_activities),
-    )
+    begin = calls[launched_activities[0][0]].start
+    end = find_end_of_work(calls, launched_activities)
     after = []
     for call in calls:
         if call.start >= end:
@@ -607,7 +606,8 @@ def _set_step_periods(turns: Sequence[Turn], steps: list[Step | None]) -> list[S
     """
     out = []
     for at, turn in enumerate(turns):
-        step, after = steps[at], None
+        step = steps[at]
+        after = None
         steps[at] = None
         if at + 1 < len(steps):
             after = steps[at + 1]
@@ -756,7 +756,8 @@ def _make_step_work(
 ) -> StepWork:
     if activity.origin >= 0:  # of a graph's kernel: where it was captured, not where it is replayed
         origin = replace_place_of_origin(origin, places[activity.origin])
-    name, kind = make_kernel_name_readable(activity.name), "set"
+    name = make_kernel_name_readable(activity.name)
+    kind = "set"
     if activity.kind == "copy":
         if activity.direction == "DtoD":
             kind = "convert"
@@ -899,10 +900,8 @@ def _choose_typical_step(how_found: str, steps: list[Step], notes: list[str]) ->
             odd += 1
     if odd:
         takes = "takes" if odd == 1 else "take"
-        low, high = (
-            format_three_figures(min(periods) / 1e6),
-            format_three_figures(max(periods) / 1e6),
-        )
+        low = format_three_figures(min(periods) / 1e6)
+        high = format_three_figures(max(periods) / 1e6)
         note = (
             f"{odd} of {len(timed)} steps {takes} a different time: {low} to {high} ms; the answer "
             "is for the typical one"

@@ -34,7 +34,8 @@ AT_ONCE = 1.5  # times the quickest launch of the step: 5.9 to 7.5 us are a quar
 LATE = 20_000  # nanoseconds after its launch: work that begins later waits for something else
 FULL = 20_000  # nanoseconds: a step whose quickest launch takes longer has a full queue
 # Nanoseconds, and of the step, from which on the host's own time after a wait is no part of it.
-PAUSE, PAUSE_SHARE = 500_000, 0.05
+PAUSE = 500_000
+PAUSE_SHARE = 0.05
 DEVICE_LEAST = 0.02  # of the computing of all GPUs: one that does less is no part of the step
 BeginEndNs = tuple[int, int]
 SpentForCause = tuple[int, int, str, str]  # from, to, cause, where
@@ -94,7 +95,8 @@ def _name_largest_work(works: Sequence[StepWork]) -> ClauseOrEmpty:
     largest = max(works, key=lambda work: work.activity.duration, default=None)
     if largest is None:
         return ""
-    name, place = largest.activity.name, describe_launch_place(largest)
+    name = largest.activity.name
+    place = describe_launch_place(largest)
     if place == name:
         return name
     return f"{name} at {place}"
@@ -168,7 +170,8 @@ class _HostOfStep:
         if unseen:
             yield begin_ns, end_ns, "other", unseen
             return
-        work, call = around.work, around.call
+        work = around.work
+        call = around.call
         if call and work and around.before != work.call:  # one graph's are launched at once
             late = max(begin_ns, _find_end_of_host_delay(call, work, self.at_once))
             if late < end_ns:
@@ -237,7 +240,8 @@ class _HostOfStep:
 
         `wait`: of the host, or -1.
         """
-        work, call = around.work, around.call
+        work = around.work
+        call = around.call
         if work is None or call is None:
             # The next step's launch comes too late: its first call tells no more.
             return "host-sync" if wait >= 0 else "host-launch", "between steps"
@@ -336,7 +340,8 @@ def describe_caller(origin: CallOrigin) -> ClauseOrEmpty:
 def describe_call_origin(step: Step, call: CallIndex) -> str:
     """Return where a call comes from."""
     maker = step.makers[call]
-    name, place = maker.op or clean_operator_name(maker.top), describe_caller(maker)
+    name = maker.op or clean_operator_name(maker.top)
+    place = describe_caller(maker)
     if not place or not name:
         return place or name
     if place.startswith("in "):
@@ -348,7 +353,8 @@ def _merge_busy_intervals(works: Iterable[StepWork], span: BeginEndNs) -> list[B
     """Return when any of some works runs, inside of a span."""
     out: list[BeginEndNs] = []
     for start, end in sorted((w.activity.start, w.activity.end) for w in works):
-        first, last = max(start, span[0]), min(end, span[1])
+        first = max(start, span[0])
+        last = min(end, span[1])
         if first >= last:
             continue
         if out and first <= out[-1][1]:
@@ -362,7 +368,8 @@ def _subtract_intervals(
     span: BeginEndNs, taken_intervals: Sequence[BeginEndNs]
 ) -> list[BeginEndNs]:
     """Return what is left of a span."""
-    out, at = [], span[0]
+    out = []
+    at = span[0]
     for low, high in taken_intervals[
         max(0, bisect_left(taken_intervals, (span[0], span[0])) - 1) :
     ]:

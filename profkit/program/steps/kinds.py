@@ -51,7 +51,8 @@ def _parse_pattern_table(text: str, flags: int = 0) -> list[tuple[str, re.Patter
     return [(kind, re.compile("|".join(words), flags)) for kind, *words in rows]
 
 
-_BY_HEAD, _BY_NAME = _parse_pattern_table(_HEADS), _parse_pattern_table(_NAMES, re.IGNORECASE)
+_BY_HEAD = _parse_pattern_table(_HEADS)
+_BY_NAME = _parse_pattern_table(_NAMES, re.IGNORECASE)
 # Inductor puts every operator that it fused into a name: what the kernel does is its template.
 _INDUCTOR = re.compile(r"triton_(poi|red|per|tem|mm|for)_fused_?(?P<ops>\w*)")
 _TEMPLATES: dict[str, tuple[tuple[str, ...], str]] = {

@@ -105,14 +105,17 @@ def sum_idle_in_graphs(works: Sequence[Activity], calls: Sequence[Call]) -> Nano
         calls: The call of each.
     """
     order = sorted(range(len(works)), key=lambda i: (works[i].start, works[i].end))
-    idle, until, last = 0, 0, -1
+    idle = 0
+    until = 0
+    last = -1
     for index in order:
         gap = works[index].start - until
         same = last >= 0 and calls[last] is calls[index]
         if same and gap > BETWEEN_NODES and calls[index].launches_graph:
             idle += gap
         if works[index].end > until:
-            until, last = works[index].end, index
+            until = works[index].end
+            last = index
     return idle
 
 

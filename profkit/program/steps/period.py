@@ -584,9 +584,11 @@ def _find_equal_turns_at_end(
     best: tuple[int, int] | None = None
     # What follows the loop (a last evaluation, say) may be no turn: ends are tried until one fits.
     for tail in range(0, min(2 * length, end - 2 * length + 1), max(1, length // 16)):
-        stop, count = end - tail, 1
+        stop = end - tail
+        count = 1
         while (first := stop - (count + 1) * length) >= 0:
-            before, here = codes[first : first + length], codes[first + length :][:length]
+            before = codes[first : first + length]
+            here = codes[first + length :][:length]
             if float((here == before).mean()) < ALIKE:
                 break
             count += 1

@@ -29,7 +29,8 @@ _SETS_UP = re.compile(
 )
 # A kernel's first launch loads its code (lazily, since CUDA 11.7), a program's first calls make the
 # context: times the median launch, and nanoseconds, from which on they did.
-COLD, COLD_LEAST = 20, 500_000
+COLD = 20
+COLD_LEAST = 500_000
 LEAST = 0.02  # of the recording: what takes less is left in
 
 
@@ -83,7 +84,8 @@ def find_later_set_up(
     calls: Sequence[Call], launched_activities: Sequence[tuple[CallIndex, Activity]]
 ) -> SetUpSpans | None:
     """Return where the host sets up between the first and the last launch; None where that is little."""
-    first, last = calls[launched_activities[0][0]].start, calls[launched_activities[-1][0]].end
+    first = calls[launched_activities[0][0]].start
+    last = calls[launched_activities[-1][0]].end
     found = []
     spans = []
     for call, begin in [
@@ -145,7 +147,8 @@ def _find_spans_without_gpu_work(
     """Return the parts of some spans in which the GPU does nothing, merged and in order."""
     busy = sorted((activity.start, activity.end) for _, activity in launched_activities)
     out: list[tuple[int, int]] = []
-    at, until = 0, 0
+    at = 0
+    until = 0
     for begin, end in sorted(spans):
         low = max(begin, until)
         until = max(until, end)

@@ -76,7 +76,9 @@ ISSUING = "#222222"
 _BLUES, _ORANGES = ("#0072B2", "#b9d5e8"), ("#D55E00", "#f5cdb3")  # solid, light
 _HEADS = ("data", "axes fraction")
 # Of occupancy: where the bar ends, then one column per limiter.
-_BAR, _FIRST, _WIDE = 1.0, 1.36, 0.23
+_BAR = 1.0
+_FIRST = 1.36
+_WIDE = 0.23
 _END = _FIRST + _WIDE * len(LIMITS)
 _NEEDS = _END - 0.35 * _WIDE  # what one more block needs
 
@@ -224,7 +226,8 @@ def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
     rows = [select_collected_metrics(group.rows[0]) for group in kept]
     is_single = len(rows) == 1
     shown = _choose_pipes(rows, 12 if is_single else 8)
-    columns, names = [make_display_name(pipe) for pipe in shown], [group.name for group in kept]
+    columns = [make_display_name(pipe) for pipe in shown]
+    names = [group.name for group in kept]
     if is_single:
         columns, names = names, columns or names
     ax = make_rows_axes(ax, names, 0.4, 1.15)
@@ -255,9 +258,11 @@ def _draw_pipes(ax: Axes, line: int | None, row: MetricValues, pipes: Sequence[s
     """Draw the pipes of a launch side by side in a line; below one another where that is None."""
     busiest = _find_busiest_pipe(row, pipes)
     for place, pipe in enumerate(pipes):
-        at, room = (0, place), 0.9
+        at = (0, place)
+        room = 0.9
         if line is not None:
-            at, room = (place, line), 0.64
+            at = (place, line)
+            room = 0.64
         draw_pipe_cell(ax, at, get_pipe_shares(row, pipe), pipe == busiest, room)
 
 
@@ -282,7 +287,8 @@ def _write_column_heads(ax: Axes, columns: Sequence[str]) -> None:
 
 
 def _write_pipes_legend(rows: Sequence[MetricValues], pipes: Sequence[str]) -> str:
-    idle, unknown = [], []
+    idle = []
+    unknown = []
     for pipe in PIPES:
         if pipe in pipes:
             continue
@@ -321,11 +327,13 @@ def draw_pipe_cell(
     text = format_percents(*elapsed_and_active_shares)
     if text == "0 | 0":
         text = "0"
-    x, ink = column + max(elapsed, active) + 0.012, INK
+    x = column + max(elapsed, active) + 0.012
+    ink = INK
     if (
         elapsed > 0.55 and room_in_columns < 0.9
     ):  # beside a long bar it would run into the next column
-        x, ink = column + 0.02, "white"
+        x = column + 0.02
+        ink = "white"
     ax.text(x, y, text, fontsize=9.5, color=ink, va="center")
 
 
@@ -343,9 +351,11 @@ def occupancy(runs: Launches, ax: Axes | None = None) -> Axes:
     ax.spines["bottom"].set_bounds(0, _BAR)
     base.write_axis_labels(ax, "Warps per SM, as a share of the maximum", loc="left")
     for i, name in enumerate(LIMITS):
-        head, at = name.removeprefix("limit_"), (_FIRST + _WIDE * i, 1)
+        head = name.removeprefix("limit_")
+        at = (_FIRST + _WIDE * i, 1)
         base.write_note(ax, head, at, (0, 6), _HEADS, fontsize=10.5, ha="center", va="bottom")
-    needs, by = (_NEEDS, 1), (_FIRST - 0.5 * _WIDE, 1)
+    needs = (_NEEDS, 1)
+    by = (_FIRST - 0.5 * _WIDE, 1)
     base.write_note(ax, "one more block needs", needs, (0, 6), _HEADS, fontsize=10.5, va="bottom")
     base.write_note(ax, "blocks per SM by", by, (0, 22), _HEADS, fontsize=10.5, color=FAINT)
     title = "Occupancy: achieved (solid), theoretical (light)"
@@ -358,7 +368,8 @@ def _draw_occupancy_row(ax: Axes, y: int, group: AlikeLaunches) -> None:
     if "occupancy_limit" not in row and "occupancy" not in row:
         write_not_collected(ax, y, group, "occupancy_limit")
         return
-    achieved, theoretical = row.get("occupancy", nan), row.get("occupancy_limit", nan)
+    achieved = row.get("occupancy", nan)
+    theoretical = row.get("occupancy_limit", nan)
     solid, light = _BLUES
     widest = 0.0
     for value, high, colour in ((theoretical, 0.62, light), (achieved, 0.36, solid)):
@@ -470,7 +481,8 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
     names = list(grid.cells[0].at)
     for i, panel in enumerate(drawn):
         line, column = divmod(i, _PER_ROW)
-        left, bottom = column * (_PANEL_WIDE + _PANEL_GAP), 1 - (line + 1) / lines
+        left = column * (_PANEL_WIDE + _PANEL_GAP)
+        bottom = 1 - (line + 1) / lines
         inset = ax.inset_axes((left, bottom, _PANEL_WIDE, _HIGH / lines))
         draw_panel(inset, panel, names, is_in_last_line=line == lines - 1)
     shapes = sum(len(panel.leads) for panel in drawn)
@@ -535,7 +547,9 @@ def format_value(value: float | str) -> str:
 
 def explain_heatmap(drawn: list[Panel]) -> str:
     """Return the small print: against what, what the colours mean, how far ahead and behind."""
-    names, ratios, behind = set(), [], 0
+    names = set()
+    ratios = []
+    behind = 0
     for panel in drawn:
         for lead in panel.leads.values():
             names.add(cut_middle_of_plain_text(lead.against))

@@ -41,7 +41,9 @@ LONGEST = 30  # characters of a kernel name that still reads beside a bar
 # Okabe and Ito's colours, told apart with every common colour blindness; without the yellow,
 # which is too light for lines and letters on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-INK, FAINT, RULE = "#222222", "#6b6b6b", "#d9d9d9"
+INK = "#222222"
+FAINT = "#6b6b6b"
+RULE = "#d9d9d9"
 WIDTH, DPI = 12.0, 200  # inches; 1200 px at 100 dots per inch, saved at twice that
 _PER_INCH = 10  # letters of the small print to an inch of the figure
 
@@ -164,7 +166,8 @@ def name_launches(rows: Sequence[FrameRow]) -> list[str]:
     for name_further in (_get_short_kernel_name, _format_launch_number, _get_report_name):
         alike = Counter(names)
         for place, row in enumerate(rows):
-            name, further = names[place], name_further(row)
+            name = names[place]
+            further = name_further(row)
             if alike[name] > 1 and name != further:
                 names[place] = f"{name} {further}"
     return names
@@ -184,7 +187,8 @@ def _get_report_name(row: FrameRow) -> str:
 
 def name_launch_row(row: FrameRow, with_case: bool) -> str:
     """Return the variant, and its case if wanted; the kernel of a launch without a variant."""
-    variant, case = row.get("variant"), row.get("case")
+    variant = row.get("variant")
+    case = row.get("case")
     if not isinstance(variant, str):
         return _get_short_kernel_name(row)
     return cut_middle(

@@ -136,7 +136,8 @@ def list_free_placements_with_costs(
 
 def _find_boxes_outside(boxes: Boxes, frame_box: Boxes) -> NDArray[np.bool_]:
     """Return which boxes are not whole in the frame."""
-    begins, ends = boxes[:, :2] < frame_box[:2], boxes[:, 2:] > frame_box[2:]
+    begins = boxes[:, :2] < frame_box[:2]
+    ends = boxes[:, 2:] > frame_box[2:]
     outside: NDArray[np.bool_] = np.any(np.hstack([begins, ends]), axis=1)
     return outside
 
@@ -209,7 +210,8 @@ def find_nearest_points_of_boxes(boxes: Boxes, points: Boxes) -> Boxes:
 
 def find_overlaps(boxes: Boxes, other_boxes: Boxes) -> NDArray[np.bool_]:
     """Return which boxes touch which other ones (len(boxes) x len(other_boxes))."""
-    boxes, other_boxes = boxes[:, None], other_boxes[None, :]
+    boxes = boxes[:, None]
+    other_boxes = other_boxes[None, :]
     across = (boxes[..., 0] < other_boxes[..., 2]) & (boxes[..., 2] > other_boxes[..., 0])
     touching: NDArray[np.bool_] = (
         across & (boxes[..., 1] < other_boxes[..., 3]) & (boxes[..., 3] > other_boxes[..., 1])
@@ -221,11 +223,14 @@ def find_crossings(segments: Boxes, other_segments: Boxes) -> NDArray[np.bool_]:
     """Return which segments cross which other ones (rows are x0, y0, x1, y1)."""
 
     def compute_side(p: Boxes, q: Boxes, r: Boxes) -> Boxes:
-        u, v = q - p, r - p
+        u = q - p
+        v = r - p
         return np.sign(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0])
 
-    p, q = segments[:, None, :2], segments[:, None, 2:]
-    r, s = other_segments[None, :, :2], other_segments[None, :, 2:]
+    p = segments[:, None, :2]
+    q = segments[:, None, 2:]
+    r = other_segments[None, :, :2]
+    s = other_segments[None, :, 2:]
     return (compute_side(p, q, r) * compute_side(p, q, s) < 0) & (
         compute_side(r, s, p) * compute_side(r, s, q) < 0
     )
@@ -235,7 +240,8 @@ def count_crossed_boxes(segments: Boxes, boxes: Boxes, per_box: bool = False) ->
     """Return how many boxes each segment runs through; `per_box`: how many segments a box lies on."""
     steps = np.linspace(0, 1, 15)[None, :, None]
     points = segments[:, None, :2] + steps * (segments[:, None, 2:] - segments[:, None, :2])
-    x, y = points[:, None, :, 0], points[:, None, :, 1]
+    x = points[:, None, :, 0]
+    y = points[:, None, :, 1]
     left, bottom, right, top = (boxes[None, :, None, i] for i in range(4))
     hit = ((x > left) & (x < right) & (y > bottom) & (y < top)).any(axis=2)
     counted: NDArray[np.int_] = hit.sum(axis=0 if per_box else 1)

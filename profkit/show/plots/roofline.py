@@ -70,7 +70,8 @@ def roofline(
     launches = [list(map(model.list_roofline_points, group.rows)) for group in groups]
     every = list(chain.from_iterable(launches))
     points = list(chain.from_iterable(every))
-    roofs, ax = numbers.choose_ceiling_ranges_to_draw(rows, points), base.make_axes(ax, 7.5)
+    roofs = numbers.choose_ceiling_ranges_to_draw(rows, points)
+    ax = base.make_axes(ax, 7.5)
     _set_roofline_axes(ax, roofs, [*every, *shapes.values()])
     small_print = _write_small_print(rows, points, roofs)
     base.add_title_and_small_print(ax, make_roofline_title(device, rows), small_print)
@@ -146,7 +147,8 @@ def _list_grid_points(grid: TimeGrid, device: GpuName) -> dict[str, list[model.R
     for cell in grid.cells:
         seconds = cell.find_fastest(grid.against, is_of_the_others=True)[1]
         if cell.operations > 0 and cell.moved > 0 and isfinite(seconds):
-            rate, moved = cell.operations / seconds, cell.moved / seconds
+            rate = cell.operations / seconds
+            moved = cell.moved / seconds
             point = model.RooflinePoint("workload", "", rate / moved, rate, moved, nan, "", nan)
             by_picture.setdefault(name_panel(cell), []).append(point)
     if not by_picture:
@@ -211,7 +213,8 @@ def place_points(ax: Axes, points: Points) -> list[tuple[float, float, model.Roo
 def draw_launch_on_roofline(ax: Axes, points: Points, colour: str, size: TypographicPoints) -> None:
     """Draw one launch: its levels on a line, the workload's own point tied to the DRAM one."""
     shown = place_points(ax, points)
-    levels, dram = [], []
+    levels = []
+    dram = []
     for x, y, point in shown:
         if point.level != "workload":
             levels.append((x, y))
@@ -238,9 +241,13 @@ def _draw_mark(
         ax.plot(left, y, marker="<", **arrow)
     elif point.intensity > right:
         ax.plot(right, y, marker=">", **arrow)
-    face, edge, width = colour, "white", 0.8
+    face = colour
+    edge = "white"
+    width = 0.8
     if point.note:
-        face, edge, width = "white", colour, 1.4
+        face = "white"
+        edge = colour
+        width = 1.4
     look: base.Looks = {"marker": _MARKERS[point.level], "markersize": size, "clip_on": False}
     look |= {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": width}
     ax.plot(x, y, ls="none", zorder=4, **look)
@@ -248,14 +255,16 @@ def _draw_mark(
 
 def _draw_grid_shapes(ax: Axes, shapes: Iterable[Points]) -> None:
     for points, marker, colour in zip(shapes, cycle(_SHAPES), cycle(COLOURS), strict=False):
-        xs, ys = [p.intensity for p in points], [p.rate for p in points]
+        xs = [p.intensity for p in points]
+        ys = [p.rate for p in points]
         look: base.Looks = {"marker": marker, "color": colour, "markersize": 5, "alpha": 0.6}
         ax.plot(xs, ys, ls="none", zorder=2.5, markeredgewidth=0, **look)
 
 
 def draw_legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
     """Say what the marks are that the picture has: levels, hollow points, shapes of a grid."""
-    levels, is_hollow = set(), False
+    levels = set()
+    is_hollow = False
     for *_, point in place_points(ax, points):
         levels.add(point.level)
         is_hollow = is_hollow or bool(point.note)
@@ -324,7 +333,8 @@ def write_labels(
     size: TypographicPoints,
 ) -> int:
     """Write the labels where they cover nothing, and return how many had room."""
-    taken, legend = list_occupied_boxes(ax, launches), ax.get_legend()
+    taken = list_occupied_boxes(ax, launches)
+    legend = ax.get_legend()
     extents = [text.get_window_extent() for text in texts]
     if legend:
         extents += [legend.get_window_extent()]

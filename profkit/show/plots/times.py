@@ -29,7 +29,8 @@ _OTHER = "#9a9a9a"
 _LEVELS = 3  # heights at which the names of references are written
 _COLUMNS = (("against\nits parent", 1.015), ("against best\nreference", 1.14))
 _MOST = 8  # subjects of one history
-_ROW, _TOP = ("axes fraction", "data"), ("data", "axes fraction")
+_ROW = ("axes fraction", "data")
+_TOP = ("data", "axes fraction")
 
 
 def draw_ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
@@ -145,7 +146,8 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
 def draw_subject_history(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, str]) -> None:
     """Draw the runs of a subject, oldest first; `colours` has the colour of each machine."""
     for before, point in zip([None, *points], points, strict=False):
-        colour, x = colours[point.machine], point.order
+        colour = colours[point.machine]
+        x = point.order
         if before is not None and before.machine == point.machine:
             ends = [before.order, x], [before.median, point.median]
             ax.step(*ends, where="post", color=colour, linewidth=1.0, alpha=0.6)
@@ -196,7 +198,8 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax = base.make_axes(ax, 5.5)
     for kind, (marker, colour) in _SOURCES.items():
         rows = timed[timed["kind_of_source"] == kind]
-        measured, pruned = rows[rows["outcome"] == "measured"], rows[rows["outcome"] == "pruned"]
+        measured = rows[rows["outcome"] == "measured"]
+        pruned = rows[rows["outcome"] == "pruned"]
         label = None
         if len(rows):
             label = f"{kind} ({len(rows)})"

@@ -247,7 +247,8 @@ def write_markdown_block(block: Block) -> Iterator[MarkdownText]:
 
 def _write_markdown_fold(block: Fold) -> Iterator[MarkdownText]:
     """Yield details under a title, which are HTML in Markdown, too."""
-    opened, title = " open" if block.shown else "", _NOTEBOOK.render_words(block.title)
+    opened = " open" if block.shown else ""
+    title = _NOTEBOOK.render_words(block.title)
     yield from ("", f"<details{opened}><summary>{title}</summary>", "")
     for inner in block.blocks:
         yield from write_markdown_block(inner)
@@ -290,7 +291,8 @@ def _is_safe_link(text: str) -> bool:
 
 def write_markdown_table(grid: Grid) -> Sequence[MarkdownText]:
     """Return a table as lines of Markdown."""
-    head, sides = [], []
+    head = []
+    sides = []
     for title in grid.head:
         head.append(write_markdown_words(title.removeprefix(">"), in_table=True))
         sides.append("--:" if is_right_aligned(title) else "---")
@@ -402,7 +404,8 @@ class _Html:
             cells = "".join(self.render_cell(row[i], grid.head[i], i) for i in columns)
             body += f"<tr>{cells}</tr>"
         table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-        wide, plain = self._format_style("wide"), self._format_style("plain")
+        wide = self._format_style("wide")
+        plain = self._format_style("plain")
         return f"<div{wide}><table{plain}>{table}</table></div>"
 
     def _render_head(self, title: str) -> HtmlText:
@@ -419,7 +422,8 @@ class _Html:
 
     def render_cell(self, cell: Words, title: str, column: int) -> HtmlText:
         """Return a cell; its column decides the side, and in the first one blanks are a depth."""
-        raw, right = get_plain_text(cell), is_right_aligned(title)
+        raw = get_plain_text(cell)
+        right = is_right_aligned(title)
         inner = raw.lstrip(" ")
         depth = ""
         if column == 0:

@@ -131,7 +131,8 @@ _LAMBDA = re.compile(
 )
 _SPACES = re.compile(r"\b(?:\w+::)+(?=\w)")
 _TILE = re.compile(r"\d+x\d+")
-_OPEN, _CLOSE = "<([{", ">)]}"
+_OPEN = "<([{"
+_CLOSE = ">)]}"
 _DULL = frozenset({"true", "false", "0", "1", "void", "array", "generated", "execute", "native"})
 _LITERAL = re.compile(r"-?\d.*|float|double|int|long|char|bool|(__)?half|half_t|(__nv_)?bfloat16")
 NARROWEST_WITH_ARGUMENTS = (
@@ -143,7 +144,8 @@ _LONGEST = 20_000  # beyond that a name is not C++ any more
 def shorten_name(name: str, width: CharacterCount) -> str:
     """Return a kernel name in at most `width` characters, safe to show."""
     qualified, arguments = _split_template(name)
-    base, bare = _SPACES.sub("", qualified) or "(no name)", _SPACES.sub("", arguments)
+    base = _SPACES.sub("", qualified) or "(no name)"
+    bare = _SPACES.sub("", arguments)
     for head, inside in ((qualified, arguments), (qualified, bare), (base, bare)):
         full = head
         if inside:
@@ -278,7 +280,8 @@ def rank_name_word(words: list[str], position: int) -> float:
 
 def join_kept_words(words: list[str], kept: set[int]) -> str:
     """Return the words at the places `kept`, an ellipsis for each run that is left out."""
-    out, last = "", -1
+    out = ""
+    last = -1
     for i in sorted(kept):
         out += ("" if i == last + 1 else "…") + words[i]
         last = i

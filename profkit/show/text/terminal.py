@@ -64,7 +64,8 @@ def make_console(*, width: CharacterCount | None = None, stderr: bool = False) -
 
 def render_text(content: Iterable[Block], console: Console) -> str:
     """Return blocks as text; nothing is printed."""
-    out, before = "", None
+    out = ""
+    before = None
     for block in content:
         # A paragraph is set apart; a line belongs to what is around it.
         apart = {type(before), type(block)} == {blocks.Paragraph, blocks.Grid}
@@ -128,7 +129,8 @@ def _make_list_item(block: blocks.ListItem) -> Table:
 
 def _make_heading(block: blocks.Heading, is_first_block: bool) -> Text:
     """Return a heading, bold or of the third level italic, with an empty line before it."""
-    gap, style = "\n", "bold"
+    gap = "\n"
+    style = "bold"
     if block.level >= 3:
         style = "italic"
     if is_first_block or block.level >= 3:
@@ -188,7 +190,9 @@ def choose_columns(grid: blocks.Grid, width: CharacterCount) -> list[TableColumn
 
 def build_column(grid: blocks.Grid, column: int) -> TableColumn:
     """Return column `column` of a table for a terminal, its words in the colours of what they say."""
-    title, cells, names = grid.head[column], [], []
+    title = grid.head[column]
+    cells = []
+    names = []
     for row in grid.rows:
         cell = row[column]
         cells.append(make_terminal_text(cell, choose_verdict_colour(get_plain_text(cell))))

@@ -250,7 +250,8 @@ def format_gain_as_bound(factor: Factor | None) -> str:
 
 def format_expectation(expectation: Expectation) -> str:
     """Return what to expect of a fix, with the 80 % interval: 1.85x (1.4 to 2.2)."""
-    low, high = format_three_figures(expectation.low), format_three_figures(expectation.high)
+    low = format_three_figures(expectation.low)
+    high = format_three_figures(expectation.high)
     return f"{format_speedup(expectation.gain)} ({low} to {high})"
 
 
@@ -446,7 +447,8 @@ def truncate_at_word(line: str, most_characters: CharacterCount) -> str:
 
 def highlight_answer(row: LaunchRow, answer_text: str) -> Words:
     """Return the answer with what the eye looks for set off: kernel, limit and expected gain."""
-    run, top = row.median_launch, row.median_launch.top
+    run = row.median_launch
+    top = row.median_launch.top
     marks: list[tuple[str, Role]] = [(shorten_name(run.kernel, NAME), "strong")]
     if run.status == "ok" and run.diagnosis.limiter:
         cause = shorten_cause(top.cause) if top else ""
@@ -486,7 +488,8 @@ def write_headline(rows: Sequence[LaunchRow]) -> list[str]:
     if not rows:
         return []
     row = rows[0]
-    run, top = row.median_launch, row.median_launch.top
+    run = row.median_launch
+    top = row.median_launch.top
     name = shorten_name(run.kernel, NAME)
     if run.status != "ok":
         return [f"{name} was not measured: {run.diagnosis.because}.", f"Next: {FEWER_PASSES}"]
@@ -567,7 +570,8 @@ def say_what_to_do(row: LaunchRow, rows: Sequence[LaunchRow], leading: LaunchFin
         return f"{advice}; fixing what that shows gains {gain}. {time}".strip()
     after = ""
     if gain.endswith(ABLATE):
-        gain, after = gain.removesuffix(ABLATE), ABLATE
+        gain = gain.removesuffix(ABLATE)
+        after = ABLATE
     if saved := _say_saving(row, rows, leading):
         return f"{advice}: {gain}, {saved}{after}."
     return f"{advice}: {gain}{after}. {time}".strip()

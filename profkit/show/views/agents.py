@@ -185,7 +185,8 @@ def make_launch_change_entry(launch: LaunchChange) -> Entry:
     for metric in choose_metrics_to_show(launch, BRIEF_METRICS):
         moved.append({"metric": metric.metric, **round_known_figures(metric, ("before", "after"))})
     findings = [finding for finding in launch.findings if not BY_ID[finding.rule].note]
-    gone, new = [], []
+    gone = []
+    new = []
     still_there: dict[str, dict[str, str]] = {}
     for finding in findings:
         if finding.what == "gone":
@@ -226,7 +227,8 @@ def make_program_change_entry(comparison: Mapping[str, Any]) -> Entry:
 
 def make_triage_entry(document: SecondTriageDocument) -> Entry:
     """Return the step of a "profkit.triage/2" document: findings, and kernels that take longest."""
-    step, first = document["step"], document["first"]
+    step = document["step"]
+    first = document["first"]
     idle = [drop_unknown_values({"cause": row["cause"], "ms": row["ms"]}) for row in step["idle"]]
     shown, _ = split_large_and_small_kernels(document["kernels"])
     says_more = not document["findings"]

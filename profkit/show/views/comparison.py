@@ -243,7 +243,8 @@ def _show_group(group: LaunchGroup, change: RunComparison, *, is_complete: bool)
 
 def _write_group_title(group: LaunchGroup) -> str:
     """Return which launches a block is about: "Launch 2", "Launches 1 to 4, alike"."""
-    first, last = group.numbers[0], group.numbers[-1]
+    first = group.numbers[0]
+    last = group.numbers[-1]
     if len(group.numbers) == 1:
         return f"Launch {first}"
     which = ", ".join(map(str, group.numbers))
@@ -314,7 +315,8 @@ def show_cause_of_change(launch: LaunchChange, change: RunComparison) -> Iterato
     found = {finding.rule: finding for finding in launch.findings}
     if change.time is None or change.time.reason != "identical":
         yield from _say_cause_of_time_change(launch, found, change)
-    before, after = launch.leads.before, launch.leads.after
+    before = launch.leads.before
+    after = launch.leads.after
     if after in found:
         worth = words.format_gain_as_bound(found[after].after.gain)
         if after == before:
@@ -470,7 +472,8 @@ _OTHER_WAYS = {"<": "above", ">": "below", "~": "away from"}
 
 def say_prediction(prediction: HeaderPrediction) -> Clause:
     """Return what a header says in words: "inst_ffma at most 0.1x", "does not fix tail-effect"."""
-    rule, kind = prediction.rule, prediction.said
+    rule = prediction.rule
+    kind = prediction.said
     if kind == "fixes":
         return f"fixes {rule}"
     if kind == "fixes-not":
@@ -549,7 +552,8 @@ def write_change_sentence(change: RunComparison) -> str:
 
     "stage2.B is faster than stage1.B: 1.92x (1.90 to 1.94), 104 µs -> 54.3 µs"
     """
-    before, after = change.before, change.after
+    before = change.before
+    after = change.after
     if not change.compared:
         return f"{before} and {after} are not compared"
     if change.has_no_pair:
@@ -598,9 +602,11 @@ def _say_speedup(time: TimeComparison) -> Clause:
     if time.answer not in ("faster", "slower") or isnan(time.across_sessions.low):
         said = time.sentence.removeprefix("the same ")  # the mark says it
         return said.replace(f"x {time.answer} (", "x (")
-    across, here = time.across_sessions, time.speedup
+    across = time.across_sessions
+    here = time.speedup
     if time.answer == "slower":
-        across, here = invert_interval(across), invert_interval(here)
+        across = invert_interval(across)
+        here = invert_interval(here)
     if across.low <= 1:
         return f"{format_ratio(here)} in this session; another one may not show it"
     return format_ratio(across)
@@ -637,7 +643,8 @@ def format_both_bounds(launch: LaunchChange) -> str:
 
 def _show_both_launches(launch: LaunchChange, *, is_time_shown: bool) -> Iterator[Block]:
     """Yield kernel and limit of both sides; the time under ncu where it is not said elsewhere."""
-    kernel, time = launch.kernel, launch.profiled_time
+    kernel = launch.kernel
+    time = launch.profiled_time
     yield TextLine(
         format_both_sides(shorten_name(kernel.before, NAME), shorten_name(kernel.after, NAME)),
         "kernel",
@@ -676,7 +683,8 @@ def _list_findings_of_one_side(
     findings: Iterable[FindingChange], *, is_complete: bool
 ) -> Iterator[TextLine]:
     """Yield the findings that stay, and doubts of one side; both clocks are in a note already."""
-    stay, notes = [], []
+    stay = []
+    notes = []
     for finding in findings:
         if BY_ID[finding.rule].note:
             notes.append(finding)
@@ -689,9 +697,11 @@ def _list_findings_of_one_side(
             continue
         if finding.rule == "clocks-unsteady" and not is_complete:
             continue
-        side, cause = "BEFORE only", finding.before.cause
+        side = "BEFORE only"
+        cause = finding.before.cause
         if finding.after.status == "fires":
-            side, cause = "AFTER only", finding.after.cause
+            side = "AFTER only"
+            cause = finding.after.cause
         yield TextLine(f"{side}: {cause.partition(': ')[0]}", finding.rule)
 
 
@@ -788,7 +798,8 @@ def show_ladder_table(ladder: Ladder) -> Iterator[Block]:
 
 
 def _list_ladder_cells(step: LadderStep) -> tuple[TextSpan | str, ...]:
-    time, half_width = "not timed", ""
+    time = "not timed"
+    half_width = ""
     if step.time:
         time = figures.format_seconds(step.time.median)
         half_width = words.format_half_width(step.time)
@@ -985,7 +996,8 @@ def _say_counter_change(change: CounterChange) -> Clause:
 
 def _show_uncertain_predictions(expected: Sequence[ExpectedLaunch]) -> Iterator[TextLine]:
     """Yield what an interval leaves open: whether there is a gain at all, or only how large it is."""
-    maybe_nothing, unsure_size = [], []
+    maybe_nothing = []
+    unsure_size = []
     for row in expected:
         expectation = row.expect
         promises = expectation.is_wide or expectation.gain >= NOTHING_TO_WIN
@@ -1036,12 +1048,10 @@ def show_ladder_summary(summary: Summary) -> Iterator[Block]:
 
 def _make_sides_table(summary: Summary) -> Grid:
     """Return the variant, its parent and the references side by side: times, metrics, limiters."""
-    head, times, speedups, bounds = (
-        [""],
-        ["time per call"],
-        [f"{summary.sides[0].name} is faster by"],
-        [],
-    )
+    head = [""]
+    times = ["time per call"]
+    speedups = [f"{summary.sides[0].name} is faster by"]
+    bounds = []
     for side in summary.sides:
         head.append(f">{side.name} ({side.role})")
         times.append(words.format_median(side.time) or "not timed")

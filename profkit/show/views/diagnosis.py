@@ -192,7 +192,8 @@ def _describe_finding_briefly(finding: LaunchFinding, told: JudgedLaunch | None 
     if finding.where:
         where = f"; at {words.format_line_and_share(finding.where[0])}"
     if told is not None and finding is told.top:
-        gain, advice = words.describe_finding_gain(finding), words.shorten_advice(finding.advice)
+        gain = words.describe_finding_gain(finding)
+        advice = words.shorten_advice(finding.advice)
         return f"{finding.rule}, {gain}: {advice}"
     return f"{finding.rule}{words.describe_gain_and_cause(finding)}{where}"
 
@@ -431,7 +432,8 @@ def _show_hot_line(line: HotLine) -> blocks.ListItem:
     if line.file:
         place = format_line_place(line)
     elif instructions:
-        place, instructions = instructions[0].text, ()
+        place = instructions[0].text
+        instructions = ()
     title: list[TextSpan | str] = [
         f"{figures.format_share(line.share)} at ",
         TextSpan(place, "code"),

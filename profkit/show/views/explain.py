@@ -171,7 +171,8 @@ def _is_same_name(asked: str, name: str) -> bool:
 
 def _explain_profkits_name(word: str) -> Explanation | None:
     """Return the page of a rule, a metric, a limiter or a bound; None where it is none of them."""
-    as_rule, as_metric = word.lower().replace("_", "-"), word.lower().replace("-", "_")
+    as_rule = word.lower().replace("_", "-")
+    as_metric = word.lower().replace("-", "_")
     if rule := BY_ID.get(word) or BY_ID.get(as_rule):
         return Explanation(rule.id, "rule", rule.title, explain_rule(rule))
     if metric := CATALOGUE.get(word) or CATALOGUE.get(as_metric):
@@ -244,7 +245,8 @@ def _explain_counter(name: NcuMetricName, readers: list[Metric]) -> Parts:
 
     In a share of all warp states each of them is part of the whole: that is said in one line.
     """
-    main, others = [], []
+    main = []
+    others = []
     for metric in readers:
         firsts = [source.names[0] for source in metric.sources if source.names]
         if name in firsts:
@@ -280,7 +282,8 @@ def explain_step_rule(rule: StepRule) -> Explanation:
 
 def _explain_step_rule(rule: StepRule) -> Parts:
     page = pages.read_page(rule.page)
-    said, tried = [], []
+    said = []
+    tried = []
     for words_of_form in list_rule_texts(rule.id):
         said.append(_replace_template_fields(words_of_form.says))
         for advice in (words_of_form.advice, *words_of_form.instead.values()):
@@ -323,7 +326,8 @@ def _replace_template_fields(text: str) -> str:
 
 
 def _name_placeholder(found: re.Match[str]) -> str:
-    name, form = found[1], found[2]
+    name = found[1]
+    form = found[2]
     if form == "time":
         return "N ms"
     if form == ".0%":

@@ -45,7 +45,8 @@ def _list_history_cells(step: HistoryStep) -> tuple[str, ...]:
     answer: str = step.answer
     if step.note:
         answer = f"{step.answer}; {step.note}"
-    measured, seen_from = (run.made or "")[:16], format_percent_or_unknown(step.smallest_change)
+    measured = (run.made or "")[:16]
+    seen_from = format_percent_or_unknown(step.smallest_change)
     return measured.replace("T", " "), commit, run.gpu or "", time, speedup, answer, seen_from
 
 
@@ -139,10 +140,8 @@ def show_gate_report(report: GateReport) -> Iterator[Block]:
     yield from _show_moved_subjects(report.subjects)
     judged = [s.smallest_change for s in report.subjects if not isnan(s.smallest_change)]
     if judged:
-        smallest, largest = (
-            format_percent_or_unknown(min(judged)),
-            format_percent_or_unknown(max(judged)),
-        )
+        smallest = format_percent_or_unknown(min(judged))
+        largest = format_percent_or_unknown(max(judged))
         changes = f"a change of {largest}"
         if smallest != largest:
             changes = f"changes of {smallest} to {largest}"
@@ -169,7 +168,8 @@ def _show_moved_subjects(subjects: Iterable[GateSubject]) -> Iterator[Block]:
         if subject.time:
             before = figures.format_seconds(subject.time.before.median)
             after = figures.format_seconds(subject.time.after.median)
-        seen_from, cause = format_percent_or_unknown(subject.smallest_change), subject.cause or ""
+        seen_from = format_percent_or_unknown(subject.smallest_change)
+        cause = subject.cause or ""
         row = (subject.name, subject.answer, before, after, seen_from, cause, subject.because)
         cells.append(row)
     head = ("subject", "answer", ">before", ">after", ">seen from", "cause", "because")

@@ -96,7 +96,8 @@ def format_build_seconds(seconds: Seconds | None) -> TextOrEmpty:
 
 def show_examined_machine(rows: Sequence[Entry]) -> Iterator[Block]:
     """Yield what is ready and what is missing on this machine, and how to get it."""
-    missing, cells = [], []
+    missing = []
+    cells = []
     for row in rows:
         cells.append((row["name"], row["status"], row["detail"]))
         if row["status"] == "missing":
@@ -346,7 +347,8 @@ def list_refused_trials(search: Entry) -> Iterator[str]:
 
 def make_search_times_grid(search: Entry) -> Grid:
     """Return time and flags of champion, defaults and the reference."""
-    champion, default = search["champion"], search["default"]
+    champion = search["champion"]
+    default = search["default"]
     named = [("defaults", default["name"], default["config"])]
     if champion["number"] != default["number"]:
         named.insert(0, ("champion", champion["name"], champion["config"]))
@@ -375,7 +377,8 @@ def show_champion(search: Entry) -> Iterator[Block]:
     """Yield who proposed the champion, and both diagnoses."""
     from profkit.show.text import words
 
-    comparison, champion = search["comparison"], search["champion"]
+    comparison = search["comparison"]
+    champion = search["champion"]
     if champion["number"] == search["default"]["number"]:
         yield blocks.Paragraph("The defaults remain: nothing was confirmed faster.")
         return
@@ -410,7 +413,8 @@ def show_incumbents(history: pd.DataFrame) -> Block:
 
 def format_confirmed_speedup(row: Mapping[Any, Any]) -> TextOrEmpty:
     """Return the confirmed speed-up with its interval; "" where it was not confirmed."""
-    low, high = row["confirmed_low"], row["confirmed_high"]
+    low = row["confirmed_low"]
+    high = row["confirmed_high"]
     if isnan(low):
         return ""
     return f"{row['confirmed_speedup']:.3f}x ({low:.3f} to {high:.3f})"

@@ -83,7 +83,9 @@ def _list_row_cells(
         launch = f"{letter_by_report[run.report]}#{run.index}"
     elif not launch and count_by_kernel_name[run.kernel] > 1:
         launch = f"#{run.index}"
-    time, saves, star = "?", "", ""
+    time = "?"
+    saves = ""
+    star = ""
     if row.known_times_sorted:
         time = figures.format_seconds(row.total)
     if row.seconds_saved > 0:
@@ -384,7 +386,8 @@ def _say_part_of_launches(count: int, total: int) -> TextOrEmpty:
 
 def _say_unchecked(runs: Sequence[JudgedLaunch]) -> ClauseOrEmpty:
     """Return how many rules lack counters, and the sections of ncu that have these; "" for none."""
-    rules, sections = set[str](), dict[str, None]()
+    rules = set[str]()
+    sections = dict[str, None]()
     lacking = 0
     for run in runs:
         unknown = [f for f in run.diagnosis.findings if f.status == "unknown"]

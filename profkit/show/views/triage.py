@@ -145,7 +145,8 @@ def say_alternative(row: FindingJson, document: TriageJson) -> ClauseOrEmpty:
 
     It may be by far the easier fix.
     """
-    rows, saves = document["findings"], row["saves_ms"]["expect"]
+    rows = document["findings"]
+    saves = row["saves_ms"]["expect"]
     for other in rows[rows.index(row) + 1 :]:
         others = other["saves_ms"]["expect"]
         is_same_time = other["on_top_ms"] < SAME_TIME * others <= SAME_TIME * saves
@@ -198,7 +199,8 @@ def write_step_answer(document: TriageJson) -> Sentence:
     "A step takes 22.8 ms on NVIDIA H200. Fix attention-unfused first, which saves about 20.1 ms (16.2 to
     20.8): use torch.nn.functional.scaled_dot_product_attention."
     """
-    step, device = document["step"], _name_gpu(document)
+    step = document["step"]
+    device = _name_gpu(document)
     takes = f"A step takes {format_ms(step['ms'])} on {device}"
     if has_savings_of_unrecorded_step(document):
         plain = format_interval(**step["plain_ms"])
@@ -212,7 +214,8 @@ def write_step_answer(document: TriageJson) -> Sentence:
 
 def _say_first_fix(row: Mapping[str, Any]) -> str:
     """Return which finding to fix first, at which line, how, and what that saves."""
-    place, where = "", row["where"] or ""
+    place = ""
+    where = row["where"] or ""
     if is_source_line(where):
         line = _FILE.search(where)
         place = f" at {where[: line.end()]}" if line else ""
@@ -243,7 +246,8 @@ def _highlight_answer(document: TriageJson) -> Words:
 
 def _say_whose_step(triage_document: TriageJson) -> ClauseOrEmpty:
     """Return which step the bar is of, where that is not the one of the title; "" elsewhere."""
-    step, said = triage_document["step"], []
+    step = triage_document["step"]
+    said = []
     ranks = triage_document["ranks"]
     shown = [row for row in ranks if row["ms"] == step["ms"]]
     if len(ranks) > 1 and len(shown) == 1:
@@ -275,7 +279,8 @@ def is_source_line(where: str) -> bool:
 
 def _may_save_nothing_without_profiler(row: FindingJson, step: StepJson) -> bool:
     """Return whether a saving begins at 0 as nobody knows how slow the host is without the profiler."""
-    saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
+    saves = row["saves_ms"]
+    plain = step["plain_ms"]["expect"]
     if row["category"] not in ("host-launch", "host-sync") or saves["low"] > 0:
         return False
     if saves["expect"] < WORTH_A_DOUBT * plain:
@@ -285,7 +290,8 @@ def _may_save_nothing_without_profiler(row: FindingJson, step: StepJson) -> bool
 
 def say_finding(row: FindingJson, step: StepJson) -> Words:
     """Return what is wrong, behind the line that it is in, where that is known."""
-    where, said = row["where"] or "", str(row["say"])
+    where = row["where"] or ""
+    said = str(row["say"])
     is_wait = row["category"] == "host-sync"
     if is_wait and row["saves_ms"]["expect"] > 1.05 * row["evidence"].get("after", inf):
         said += "; without them the host runs ahead, and other gaps shrink too"
@@ -353,7 +359,8 @@ def write_finding_texts(row: FindingJson, document: TriageJson) -> tuple[Clause,
 
 def say_saving(row: FindingJson, step: StepJson) -> Clause:
     """Return what fixing a finding saves: "saves about 19.4 of 22.8 ms (17.8 to 20.6)"."""
-    saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
+    saves = row["saves_ms"]
+    plain = step["plain_ms"]["expect"]
     interval = f"{format_three_figures(saves['low'])} to {format_three_figures(saves['high'])}"
     return f"saves about {format_three_figures(saves['expect'])} of {format_ms(plain)} ({interval})"
 
@@ -383,9 +390,11 @@ def _show_ranks(ranks: Sequence[RankJson]) -> Iterator[Block]:
         shown = sorted(ranks, key=lambda r: r["waiting_ms"])[:RANKS]
     for row in sorted(shown, key=lambda r: r["rank"]):
         transfer = row["collective_ms"] - row["waiting_ms"]
-        overlap, for_whom = "", " for other ranks"
+        overlap = ""
+        for_whom = " for other ranks"
         if row["computing_ms"] + row["collective_ms"] > row["ms"]:
-            overlap, for_whom = " (overlapping)", ""
+            overlap = " (overlapping)"
+            for_whom = ""
         yield TextLine(
             f"{format_ms(row['computing_ms'])} computing, "
             f"{format_ms(row['collective_ms'])} in collectives{overlap}: "
@@ -426,14 +435,16 @@ def format_ms(value: Milliseconds) -> str:
 
 def describe_recorded_steps(triage_document: TriageJson) -> Clause:
     """Return which step it is, and what those took that were recorded, if that is not said above."""
-    program, step = triage_document["program"], triage_document["step"]
+    program = triage_document["program"]
+    step = triage_document["step"]
     found = f"{program['how']}, {step['found']}"
     steps = f"median of {program['steps']} steps ({found})"
     if program["steps"] == 2:
         steps = f"one of 2 steps ({found})"
     if program["steps"] < 2:
         steps = f"one step ({found})"
-    low, high = format_three_figures(step["min_ms"]), format_ms(step["max_ms"])
+    low = format_three_figures(step["min_ms"])
+    high = format_ms(step["max_ms"])
     if high != f"{low} ms":
         return f"{steps}; {low} to {high} recorded"
     if has_savings_of_unrecorded_step(triage_document):
@@ -449,7 +460,8 @@ def format_interval(expect: Milliseconds, low: Milliseconds, high: Milliseconds)
 
 def draw_step_bar(step: StepJson) -> Strip:
     """Return the step as one line: # computes, other marks are idle time by its cause."""
-    parts, drawn = [], 0
+    parts = []
+    drawn = 0
     shares = {cause: end - begin for cause, begin, end, _ in iterate_step_segments(step)}
     for cause, length in divide_bar_by_shares(shares).items():
         mark, _, colour = CAUSES[cause]
@@ -761,7 +773,8 @@ def say_step_time(step_time: Mapping[str, Milliseconds]) -> Clause:
 def show_compared_triages(comparison: Mapping[str, Any]) -> Iterator[Block]:
     """Yield whether a step is faster, what became of its findings, and which one is next."""
     sides = comparison["before"], comparison["after"]
-    saved, answer = comparison["saved_ms"], comparison["answer"]
+    saved = comparison["saved_ms"]
+    answer = comparison["answer"]
     yield Heading(say_program_change(comparison))
     is_known = answer != "cannot tell"
     if is_known:
@@ -820,7 +833,8 @@ def write_brief_triage(triage_document: TriageJson) -> str:
         describe_recorded_steps(triage_document),
         f"{_say_whose_step(triage_document)}{shares}",
     ]
-    first, findings = triage_document["first"], triage_document["findings"]
+    first = triage_document["first"]
+    findings = triage_document["findings"]
     if first["category"] in NO_FINDING:
         lines.append(f"{first['category']}: {first['say']}")
     lines += _iterate_finding_lines(triage_document)
@@ -890,7 +904,8 @@ def format_speedup_between(before: Mapping[str, float], after: Mapping[str, floa
             before["least"] / max(1e-9, after["most"]),
             before["most"] / max(1e-9, after["least"]),
         ]
-    low, high = min(expect, *ends), max(expect, *ends)
+    low = min(expect, *ends)
+    high = max(expect, *ends)
     return (
         f"{format_three_figures(expect)}x ({format_three_figures(low)} to "
         f"{format_three_figures(high)})"

@@ -10,9 +10,12 @@ class AtomicsGone(AccessesGone):
     rules = ("atomics-contention",)
     probes = ("atomic-same", "atomic-bins", "atomic-shared", "histogram")
     keeps = "REDG ATOMG ATOMS"
-    spaces, kinds = (*GLOBAL, "shared"), ("atomic",)
-    what, nothing = "atomics", "it has no atomics"
-    unit, left = "atomic", "that decide something"
+    spaces = (*GLOBAL, "shared")
+    kinds = ("atomic",)
+    what = "atomics"
+    nothing = "it has no atomics"
+    unit = "atomic"
+    left = "that decide something"
 
 
 ABLATION = AtomicsGone

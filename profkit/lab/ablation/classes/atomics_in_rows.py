@@ -11,8 +11,10 @@ class SharedAtomicsSpread(AccessAblation):
     rules = ("atomics-contention",)
     probes = ("histogram", "atomic-shared")
     keeps = "ATOMS"
-    spaces, kinds = ("shared",), ("atomic",)
-    what, nothing = "atomics", "it has no atomics on shared memory"
+    spaces = ("shared",)
+    kinds = ("atomic",)
+    what = "atomics"
+    nothing = "it has no atomics on shared memory"
 
     def change_accesses_free_to_change(self) -> CodeChange:
         changed = f"{format_count(len(self.free), 'atomic')} on a word of each lane"

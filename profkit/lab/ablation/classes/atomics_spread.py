@@ -12,8 +12,10 @@ class GlobalAtomicsSpread(AccessAblation):
     rules = ("atomics-contention",)
     probes = ("atomic-bins", "atomic-same", "atomic-double")
     keeps = "ATOMG REDG"
-    spaces, kinds = ("global",), ("atomic",)
-    what, nothing = "atomics", "it has no atomics on global memory"
+    spaces = ("global",)
+    kinds = ("atomic",)
+    what = "atomics"
+    nothing = "it has no atomics on global memory"
 
     def change_accesses_free_to_change(self) -> CodeChange:
         free = self.free

@@ -19,8 +19,10 @@ class AccessesCoalesced(AccessAblation):
         "gather-l2",
     )
     keeps = "LDG STG"
-    spaces, kinds = GLOBAL, ("load", "store")
-    what, nothing = "scattered accesses", "every access fills the sectors that it touches"
+    spaces = GLOBAL
+    kinds = ("load", "store")
+    what = "scattered accesses"
+    nothing = "every access fills the sectors that it touches"
 
     def has_cause(self, access: PtxAccess) -> bool:
         return self.code.is_scattered(access)
@@ -36,7 +38,8 @@ class AccessesCoalesced(AccessAblation):
     def change_accesses_free_to_change(self) -> CodeChange:
         on = self.free
         changed = f"{format_count(len(on), 'access', 'accesses')} made by neighbours side by side"
-        walk, kept = streams.make_full_walk(self.code), "scattered ones that decide an address"
+        walk = streams.make_full_walk(self.code)
+        kept = "scattered ones that decide an address"
         return streams.redirect_to_streams(
             self.code, self.streamed, on, walk, changed, self.say_what_is_unchanged(kept)
         )

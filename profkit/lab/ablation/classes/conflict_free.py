@@ -14,8 +14,10 @@ class ConflictsGone(AccessAblation):
     rules = ("shared-bank-conflicts",)
     probes = ("conflict2", "conflict8", "conflict32", "transpose-conflict", "conflict-hidden")
     keeps = "LDS STS LDSM STSM LDGSTS"
-    spaces, kinds = ("shared",), ("load", "store")
-    what, nothing = "accesses in conflict", "no access of shared memory meets another on a bank"
+    spaces = ("shared",)
+    kinds = ("load", "store")
+    what = "accesses in conflict"
+    nothing = "no access of shared memory meets another on a bank"
 
     def has_cause(self, access: PtxAccess) -> bool:
         """Return whether a request takes a twentieth more passes over the banks than it has to."""

@@ -11,8 +11,10 @@ class ConstantsAtOnePlace(AccessAblation):
     reachable = True
     rules = ("constant-divergence",)
     probes = ("constant",)  # nothing is kept: choosing reads constants too
-    spaces, kinds = ("const",), ("load",)
-    what, nothing = "loads of constants", "lanes read no constants at different places"
+    spaces = ("const",)
+    kinds = ("load",)
+    what = "loads of constants"
+    nothing = "lanes read no constants at different places"
 
     def has_cause(self, access: PtxAccess) -> bool:
         """Return whether the lanes of a request read a twentieth more words than one."""

@@ -22,8 +22,10 @@ class LoadsHitL1(AccessAblation):
     rules = ("long-scoreboard", "l2-bandwidth", "low-l2-hit")
     probes = ("stream-one", "occupancy-half", "l2-read", "dram-read")
     keeps = "LDG LDGSTS"
-    spaces, kinds = GLOBAL, ("load",)
-    what, nothing = "loads", "it loads nothing from global memory"
+    spaces = GLOBAL
+    kinds = ("load",)
+    what = "loads"
+    nothing = "it loads nothing from global memory"
 
     def can_change_without_effect(self, access: PtxAccess) -> bool:
         return not access.steers

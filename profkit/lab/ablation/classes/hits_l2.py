@@ -30,7 +30,8 @@ class LoadsHitL2(Ablation):
         longer = [stream for stream in loaded if stream.length > size]
         on = [access for stream in longer for access in stream.accesses]
         changed = f"{format_count(len(on), 'load')} sent to {size >> 10} KiB a stream"
-        walk, kept = streams.make_window_walk(size), streams.say_unmoved_loads(self.code)
+        walk = streams.make_window_walk(size)
+        kept = streams.say_unmoved_loads(self.code)
         return streams.redirect_to_streams(self.code, loaded, on, walk, changed, kept)
 
 

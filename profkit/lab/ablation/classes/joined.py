@@ -41,7 +41,9 @@ _WHOLE = (
     "barrier.cluster.",
     "setmaxnreg.",
 )
-_BLOCK, _BLOCKS, _APART = "%profkit_block", "%profkit_blocks", "%profkit_apart"
+_BLOCK = "%profkit_block"
+_BLOCKS = "%profkit_blocks"
+_APART = "%profkit_apart"
 
 
 class BlocksJoined(Ablation):
@@ -56,7 +58,8 @@ class BlocksJoined(Ablation):
         if len(self.code.grids) != 1:
             raise _make_shape_refusal("it launches several kernels", "one kernel")
         (name, grid), *_ = self.code.grids.items()
-        axis, at_once = launches.rank_axes_longest_first(grid)[0], self.code.blocks_at_once
+        axis = launches.rank_axes_longest_first(grid)[0]
+        at_once = self.code.blocks_at_once
         if prod(grid) < self.together * at_once or not self.code.find_executed_statements(""):
             seen = f"{prod(grid)} blocks, of which {at_once} are on the GPU at once"
             raise make_nothing_to_remove_refusal(seen)
@@ -64,7 +67,8 @@ class BlocksJoined(Ablation):
             threshold = f"{self.together} blocks"
             raise _make_shape_refusal("no side of its grid has so many blocks", threshold)
         self.refuse_statements_of_whole_blocks()
-        kernel, changes = self.code.module.kernels[name], PtxEdits(self.code.module)
+        kernel = self.code.module.kernels[name]
+        changes = PtxEdits(self.code.module)
         joining = _Joining(kernel, changes, self.together)
         text = joining.write_joined_blocks("xyz"[axis], self.code.dynamic_shared)
         changed = (
@@ -101,13 +105,16 @@ class _Joining:
     """One kernel whose blocks are joined."""
 
     def __init__(self, kernel: PtxKernel, changes: PtxEdits, together: int) -> None:
-        self.kernel, self.changes, self.together = kernel, changes, together
+        self.kernel = kernel
+        self.changes = changes
+        self.together = together
         self.shifts: dict[str, int] = {}  # array of a block or a thread -> bytes to the second one
         self.twice: set[str] = set()  # registers that each of two blocks has
 
     def write_joined_blocks(self, axis: str, dynamic_shared: int) -> str:
         """Return the module in which blocks that follow one another along an axis are joined."""
-        self.place, self.count = f"%ctaid.{axis}", f"%nctaid.{axis}"
+        self.place = f"%ctaid.{axis}"
+        self.count = f"%nctaid.{axis}"
         self.enlarge_arrays(dynamic_shared)
         doubled = self.find_doubled_statements()
         for name in sorted(self.twice):

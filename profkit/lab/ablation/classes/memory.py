@@ -16,15 +16,18 @@ class AccessesOfMemoryGone(AccessAblation):
     title = "all accesses of memory"
     probes = ("dram-copy",)
     keeps = "LDG STG LDS STS"
-    spaces, kinds = (*GLOBAL, "shared"), ("load", "store", "atomic")
-    what, nothing = "accesses", "it accesses no memory that others see"
+    spaces = (*GLOBAL, "shared")
+    kinds = ("load", "store", "atomic")
+    what = "accesses"
+    nothing = "it accesses no memory that others see"
 
     def can_change_without_effect(self, access: PtxAccess) -> bool:
         return super().can_change_without_effect(access) and not access.why_unmovable
 
     def change_accesses_free_to_change(self) -> CodeChange:
         # A copy to shared memory is two accesses of one statement.
-        stays, statements = set(), {}
+        stays = set()
+        statements = {}
         for access in self.found:
             statements[access.statement.start] = access.statement
             if access not in self.free:

@@ -10,9 +10,12 @@ class StoresGone(AccessesGone):
     rules = ("store-drain", "dram-bandwidth")
     probes = ("dram-write", "drain", "transpose-naive")
     keeps = "STG"
-    spaces, kinds = GLOBAL, ("store",)
-    what, nothing = "stores are read again and", "it stores nothing to global memory"
-    unit, left = "store", "that are read again to decide something"
+    spaces = GLOBAL
+    kinds = ("store",)
+    what = "stores are read again and"
+    nothing = "it stores nothing to global memory"
+    unit = "store"
+    left = "that are read again to decide something"
 
 
 ABLATION = StoresGone

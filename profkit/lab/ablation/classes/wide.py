@@ -42,8 +42,10 @@ class AccessesWide(AccessAblation):
     reachable = True
     rules = ("narrow-accesses", "long-scoreboard")
     probes = ("stream-one",)  # nothing is kept: fewer and wider accesses are what is wanted
-    spaces, kinds = GLOBAL, ("load", "store")
-    what, nothing = "narrow accesses", "no access of neighbours is narrower than 16 bytes"
+    spaces = GLOBAL
+    kinds = ("load", "store")
+    what = "narrow accesses"
+    nothing = "no access of neighbours is narrower than 16 bytes"
 
     def is_stream(self, access: PtxAccess) -> bool:
         """Return whether lanes go side by side, and both ends of what they touched are of one array."""
@@ -167,7 +169,8 @@ def _write_stretched_address(
         raise _make_shape_refusal("it touches a few bytes only")
     last = (places - 1) * size
     mask = (1 << places.bit_length() - 1) * size - 1
-    base, offset = access.address.base, access.address.offset
+    base = access.address.base
+    offset = access.address.offset
     if access.address.in_register and not kernel.is_64_bit_register(base):
         raise _make_shape_refusal("its addresses have 32 bits")
     if not access.address.in_register:
