@@ -168,7 +168,7 @@ def test_two_kernels_of_one_report_are_compared(runs) -> None:
     assert "still there: short-scoreboard" in said
     foreign = runs.assign(variant=None, case=None, launch=[0, 1])
     said = str(pk.compare(foreign.iloc[0], foreign.iloc[1]))
-    assert "stage1<64> (launch 0) ->" in said
+    assert "whether stage2<64> (launch 1) is faster than stage1<64> (launch 0)" in said
     assert "profkit bench" not in said
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
 SMALL = 0.005  # states and pipes below are one another's equals: nothing
 DIGITS = 9  # of what is compared: all 17 are half of a page
-Values = Mapping[str, float]
 _LEVELS = (  # its name, in metrics, how near its peak it was, what hit
     ("L1TEX", "l1", "l1_busy", (("l1_hit", "hit rate"),)),
     ("L2", "l2", "l2_cache_busy", (("l2_hit", "hit rate"), ("l2_read_hit", "hit rate of reads"))),

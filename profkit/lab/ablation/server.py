@@ -28,13 +28,13 @@ from profkit.lab.measure.cuda import device, library
 from profkit.lab.measure.variants import problem
 
 if TYPE_CHECKING:
-    from profkit.units import CudaStream, ExitStatus, TextOrEmpty
+    from profkit.units import CudaStream, TextOrEmpty
 
 
 LOST = 3  # exit status: the GPU's context is gone, or a kernel hangs
 
 
-def _serve_task(task_file: Path) -> ExitStatus:
+def _serve_task(task_file: Path) -> int:
     exit_when_parent_ends()
     task = msgspec.json.decode(read_bytes(task_file), type=Task)
     with open_new_log(get_log_file(task_file)) as log:

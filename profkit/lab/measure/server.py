@@ -24,7 +24,7 @@ from profkit.lab.measure.variants import problem
 from profkit.lab.measure.worker import Begun, Entry, Reply
 
 if TYPE_CHECKING:
-    from profkit.units import CaseName, ExitStatus
+    from profkit.units import CaseName
 
 
 Say = Callable[[worker.Event], None]
@@ -32,7 +32,7 @@ LOST = 3  # exit status: the CUDA context is gone
 _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
 
-def _serve_jobs() -> ExitStatus:
+def _serve_jobs() -> int:
     exit_when_parent_ends()
     say = _open_event_stream()
     server: _WorkerServer | None = None
