@@ -91,8 +91,8 @@ def _schema_name(document: Any) -> str:
 def make_schema(name: str, types: Iterable[Any], about: str = "") -> dict[str, Any]:
     refs, parts = msgspec.json.schema_components(types, schema_hook=_schema_of_text)
     about = about or " ".join(parts[_part_of(ref)]["description"] for ref in refs)
-    if "Header" in parts:  # what a run record keeps of it: profkit.records.header
-        parts["Header"] = {"type": ["object", "null"]}
+    if "VariantHeader" in parts:  # what a run record keeps of it: profkit.records.header
+        parts["VariantHeader"] = {"type": ["object", "null"]}
     for kind in _structs_below(msgspec.Struct):
         if kind.__name__ in parts:
             _keep_printed(kind, parts[kind.__name__])

@@ -488,7 +488,7 @@ def add_source_lines(
         asked, is_unread_code_an_error=most_lines_per_finding is not None
     )
     for place, answer in zip(places, answers, strict=True):
-        lined[place] = _add_answered_lines(runs[place], answer)
+        lined[place] = _add_lines_and_correct_gains(runs[place], answer)
     return lined
 
 
@@ -544,7 +544,7 @@ def _make_lines_request(
     )
 
 
-def _add_answered_lines(run: JudgedLaunch, answer: HotLines) -> JudgedLaunch:
+def _add_lines_and_correct_gains(run: JudgedLaunch, answer: HotLines) -> JudgedLaunch:
     listed = tuple(map(_make_hot_line, answer.sampled))
     findings = []
     for finding in run.diagnosis.findings:

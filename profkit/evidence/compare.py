@@ -295,12 +295,12 @@ def find_sides_without_times(before: Run, after: Run) -> SidesWithoutTimes:
         if all(timed):
             return ""
         return "one side"
-    if is_same_code(before, after):
+    if is_surely_same_code(before, after):
         return "unchanged"
     return "both sides"
 
 
-def is_same_code(before: Run, after: Run) -> bool:
+def is_surely_same_code(before: Run, after: Run) -> bool:
     """Return whether both ran one machine code; without records, whether both are one report."""
     if before.record and after.record:
         return before.record.code_identity.is_surely_same(after.record.code_identity)

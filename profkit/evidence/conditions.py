@@ -266,7 +266,7 @@ def list_comparison_notes(before: Run, after: Run) -> list[Sentence]:
             f"{counts[0]} and {counts[1]} launches, together {sums[0]} and {sums[1]} under ncu"
         )
     if before.record and after.record:
-        notes += _list_gpu_notes(before.record, after.record)
+        notes += _note_two_gpus_of_same_model(before.record, after.record)
     notes += describe_changed_ablation_gains(before.record, after.record)
     notes += _iterate_ncu_clock_notes(get_sm_clock(before), get_sm_clock(after))
     return notes
@@ -291,7 +291,7 @@ def shorten_list_of_paths(paths_in_record: Sequence[str]) -> str:
     return named
 
 
-def _list_gpu_notes(before: Record, after: Record) -> list[Sentence]:
+def _note_two_gpus_of_same_model(before: Record, after: Record) -> list[Sentence]:
     """Return a note on two runs of two GPUs of one name; none of other runs."""
     if uuids := get_differing_values(get_gpu_uuid_of_timing, before, after):
         return ["timed on two GPUs of the same model: {} and {}".format(*uuids)]

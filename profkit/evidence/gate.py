@@ -256,7 +256,7 @@ def map_head_runs_to_renamed_base(
         if name not in base and after.record:
             alike = []
             for n in gone:
-                if n[1] == name[1] and compare.is_same_code(base[n], after):
+                if n[1] == name[1] and compare.is_surely_same_code(base[n], after):
                     alike.append(n)
             if len(alike) == 1:
                 pairs[name] = alike[0]
@@ -349,7 +349,7 @@ def judge_untimed_subject(name: str, before: Run, after: Run) -> GateSubject | N
     """Return a subject that is not judged by two times; None of one that is."""
     old = before.record
     new = after.record
-    if (old is None) == (new is None) and compare.is_same_code(before, after):
+    if (old is None) == (new is None) and compare.is_surely_same_code(before, after):
         code = ""
         if new:
             code = f"the machine code is unchanged (SASS {(new.sass_hash or '')[:12]})"

@@ -99,7 +99,10 @@ def add_new_reports_to_history(
     """
     known = _find_recorded_reports(paths, history)
     new = (path for path in paths if path not in known)
-    here = f"{__name__}:make_history_rows_of_file", f"{__name__}:make_history_rows_of_crashed_file"
+    here = (
+        f"{__name__}:make_history_rows_of_file",
+        f"{__name__}:make_history_rows_after_reader_crash",
+    )
     reports = launches = 0
     not_ok: list[HistoryReport] = []
     waiting: list[HistoryRow] = []
@@ -132,7 +135,7 @@ def make_history_rows_of_file(path: str) -> ReportRows:
     )
 
 
-def make_history_rows_of_crashed_file(path: str, why_crashed: str) -> ReportRows:
+def make_history_rows_after_reader_crash(path: str, why_crashed: str) -> ReportRows:
     """Return what is known of a report whose process died: at most its metrics."""
     return make_history_rows_of_report(recover_metrics_after_crash(path, why_crashed))
 

@@ -781,7 +781,7 @@ def _compute_stored_sectors_left(launch: StrictLaunch, keep: Share) -> Share:
     return packets * max((keep * (loads + stores) - loads) / max(stores, 1.0), least)
 
 
-def _compute_useful_dram_share(launch: StrictLaunch, keep: Share) -> ShareOrZero:
+def _compute_useful_part_of_dram_bytes(launch: StrictLaunch, keep: Share) -> ShareOrZero:
     """Share of DRAM's bytes that is useful whatever the accesses look like; 0 when not known.
 
     What the warps asked for crosses DRAM at least once as far as DRAM moved it: sectors whose parts
@@ -800,7 +800,7 @@ def compute_unit_shares_if_coalesced(launch: StrictLaunch, waste: Share) -> dict
     pairs, lines = _estimate_scatter_costs(launch)
     busy = {}
     if "dram_busy" in launch:
-        useful = max(behind / pairs, _compute_useful_dram_share(launch, keep))
+        useful = max(behind / pairs, _compute_useful_part_of_dram_bytes(launch, keep))
         busy["dram"] = launch["dram_busy"] * useful
     if launch.has_collected("l2_tag_busy", "l2_to_xbar_busy", "xbar_to_l2_busy"):
         stores_left = min(behind, _compute_stored_sectors_left(launch, keep))

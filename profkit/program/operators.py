@@ -248,7 +248,7 @@ class Traffic(NamedTuple):
     writes: int
 
 
-def compute_operator_traffic(work: StepWork) -> Traffic | None:
+def estimate_traffic_by_inputs(work: StepWork) -> Traffic | None:
     """Return what the operator of a work moves; None where its sizes or types do not tell."""
     maker = work.maker
     activity = work.activity
@@ -386,7 +386,7 @@ def _are_types_alike(one: str, other: str) -> bool:
     return other == FLOATING and one not in INTEGERS
 
 
-def find_tensor_flows(origin: CallOrigin, kernel_kind: str) -> Flows:
+def guess_tensor_sizes_of_operator(origin: CallOrigin, kernel_kind: str) -> Flows:
     """Return the tensors of the operator that launched a kernel of some kind."""
     tensors: list[SizesAndType] = []
     for sizes, name in zip(origin.shapes, origin.types, strict=False):

@@ -262,7 +262,7 @@ def join_and_judge_report(
         values[columns.index(place)] = number
     rules = tuple(chain.from_iterable(some.rules for some in rows))
     status, message = _judge_file_status(verdict, kernels, counts, record)
-    if status != "damaged" and (why := _describe_name_mismatch(verdict, rows)):
+    if status != "damaged" and (why := _describe_metric_name_mismatch(verdict, rows)):
         status = "damaged"
         message = why
     file = ReportFile(path, verdict.sha256, status, message, len(identity), verdict.ncu_version)
@@ -275,7 +275,7 @@ def _index_declared_work(record: Record | None, launches: int) -> dict[int, floa
     return {PLACES[name]: number for name, number in declared.items()}
 
 
-def _describe_name_mismatch(
+def _describe_metric_name_mismatch(
     verdict: ContainerVerdict, rows: Sequence[LaunchBatch]
 ) -> ClauseOrEmpty:
     """Return what is damaged where the library names a launch's metrics as the file does not."""

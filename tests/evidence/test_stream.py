@@ -132,11 +132,13 @@ def test_a_report_that_kills_its_process(tmp_path: Path, monkeypatch: pytest.Mon
     paths = []
     for name in ("a", "b"):
         paths.append(str(shutil.copy(REPORT, tmp_path / f"{name}.ncu-rep")))
-    report, launches = stream.make_history_rows_of_crashed_file(paths[0], "it crashed")
+    report, launches = stream.make_history_rows_after_reader_crash(paths[0], "it crashed")
     assert (report.status, report.message) == ("damaged", "it crashed")
     assert launches, "the metrics alone could be read"
     assert (
-        stream.make_history_rows_of_crashed_file(str(tmp_path / "gone"), "it crashed")[0].launches
+        stream.make_history_rows_after_reader_crash(str(tmp_path / "gone"), "it crashed")[
+            0
+        ].launches
         == 0
     )
 

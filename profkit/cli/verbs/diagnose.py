@@ -335,13 +335,13 @@ class _Detail:
         is_limited = self.top is not None or self.lines is not None
         return self.every or is_limited or options.FORM.markdown
 
-    def choose_rows(self, table: list[LaunchRow]) -> list[LaunchRow]:
+    def take_first_rows(self, ranked_rows: list[LaunchRow]) -> list[LaunchRow]:
         """Return the rows that are shown in detail."""
         if self.every:
-            return table
+            return ranked_rows
         if self.is_requested or options.FORM.brief:
-            return table[: self.top or DETAILS]
-        return table[:1]  # a screen shows no line of the others
+            return ranked_rows[: self.top or DETAILS]
+        return ranked_rows[:1]  # a screen shows no line of the others
 
 
 def _show_launches(chosen: ChosenLaunches, detail: _Detail) -> None:
@@ -352,7 +352,7 @@ def _show_launches(chosen: ChosenLaunches, detail: _Detail) -> None:
     if not table:
         _print_unread_lines(chosen.launches)
         return
-    detailed = detail.choose_rows(table)
+    detailed = detail.take_first_rows(table)
     read: Sequence[JudgedLaunch] = chosen.launches
     if detail.lines != 0:
         read = add_source_lines(

@@ -429,7 +429,7 @@ def count_exps_per_useful_exp(launch: StrictLaunch) -> float:
     return 1.0
 
 
-def _compute_time_share_of_exponentials(launch: StrictLaunch) -> ShareOrOne:
+def _compute_time_share_around_exponentials(launch: StrictLaunch) -> ShareOrOne:
     """Share of the time that exponentials hold, with the instructions around them and their waits.
 
     What else is in the launch was computed once and is not less where they are fewer.
@@ -737,7 +737,7 @@ RULES = (
         fix=make_fix_removing_redundant_work(
             count_exps_per_useful_exp,
             *COMPUTE,
-            compute_time_share=_compute_time_share_of_exponentials,
+            compute_time_share=_compute_time_share_around_exponentials,
             formula="Ceiling: time falls in proportion to the exponentials, until the next unit reaches "
             f"its peak. Expected: the same for the time that they and {AROUND_EXP:.0f} instructions "
             "around each take, if they fill a pipe; if not, the square root of it",

@@ -278,7 +278,7 @@ def _compute_time_share_without_work(launch: StrictLaunch) -> Share:
     return 0.0
 
 
-def _check_short_launch(launch: StrictLaunch) -> Hit | None:
+def _check_time_without_work(launch: StrictLaunch) -> Hit | None:
     launch.require_collected("time")
     time = launch["time"]
     idle = measure_idleness(launch)
@@ -591,7 +591,7 @@ RULES = (
         "into a CUDA graph.",
         triton="Fuse it with its neighbours, give a program more rows, or put the launches into a "
         "CUDA graph, which spares Triton's launcher.",
-        check=_check_short_launch,
+        check=_check_time_without_work,
         looks=("time", "sm_active", "sm_active_max"),
         shape="too_short",
         measures=(

@@ -178,7 +178,7 @@ class AccessAblation(Ablation):
         """Return whether an access has the cause: at least, that its kind is done at all."""
         return access.kind in self.kinds
 
-    def can_change_without_effect(self, access: PtxAccess) -> bool:
+    def can_be_rewritten_safely(self, access: PtxAccess) -> bool:
         """Return whether it can be changed, and nothing else is done."""
         return self.code.has_no_effect_on_control_flow(access)
 
@@ -187,7 +187,7 @@ class AccessAblation(Ablation):
         self.found = [access for access in executed if self.has_cause(access)]
         if not self.found:
             raise make_nothing_to_remove_refusal(self.nothing)
-        self.free = [access for access in self.found if self.can_change_without_effect(access)]
+        self.free = [access for access in self.found if self.can_be_rewritten_safely(access)]
         if not self.free:
             raise Refused(
                 "steers",
@@ -201,8 +201,8 @@ class AccessAblation(Ablation):
     def change_accesses_free_to_change(self) -> CodeChange:
         """Return the code in which those accesses are changed that are free."""
 
-    def say_what_is_unchanged(self, what: str) -> ClauseOrEmpty:
-        return say_unchanged(len(self.found) - len(self.free), what)
+    def say_count_left_unchanged(self, which_ones: Clause) -> ClauseOrEmpty:
+        return say_unchanged(len(self.found) - len(self.free), which_ones)
 
 
 def make_change_by_table(

@@ -255,7 +255,7 @@ def _count_executed_instructions(
 
 
 def _choose_grid_axis_to_shrink(
-    lab: AblationLab, code: SurveyedCode, module: PtxModule, change: CodeChange
+    lab: AblationLab, code: SurveyedCode, changed_module: PtxModule, change: CodeChange
 ) -> int:
     """Return the axis along which a part of the blocks touches as many sectors as all blocks do."""
     flags = _list_register_cap_flags(lab)
@@ -265,12 +265,12 @@ def _choose_grid_axis_to_shrink(
         return lab.count_touched_sectors(of, regions, marked, shape)
 
     before = count_touched(code.module, change.regions, WHOLE)
-    regions = footprint.replace_accesses_of_regions(change.regions, module)
+    regions = footprint.replace_accesses_of_regions(change.regions, changed_module)
     most = 0.0
     for axis in launches.rank_axes_longest_first(lab.call.kernel_launches[0].grid):
         if min(launch.grid[axis] for launch in lab.call.kernel_launches) < change.part:
             continue
-        touched = count_touched(module, regions, Shape(change.part, axis))
+        touched = count_touched(changed_module, regions, Shape(change.part, axis))
         most = max(most, touched / max(1, before))
         if most >= 1 - EXECUTED:
             return axis

@@ -60,7 +60,7 @@ class AccessesGone(AccessAblation):
     def change_accesses_free_to_change(self) -> CodeChange:
         gone = [access.statement for access in self.free]
         changed = f"{format_count(len(gone), self.unit)} gone"
-        kept = self.say_what_is_unchanged(self.left)
+        kept = self.say_count_left_unchanged(self.left)
         return make_statements_switchable(self.code, gone, changed, kept)
 
 

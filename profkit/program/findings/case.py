@@ -10,7 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from profkit.judge import NO_SAVING, Estimate, Finding
-from profkit.program.operators import Product, compute_operator_traffic, find_operator_needs
+from profkit.program.operators import Product, estimate_traffic_by_inputs, find_operator_needs
 from profkit.program.replay.scenario import UNCHANGED, HostModels, Range, StepChange
 from profkit.program.steps.attribution import is_compilers_operator
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
@@ -300,7 +300,7 @@ class StepCase:
             if (
                 w.kind in {"elementwise", "convert"}
                 and w.activity.duration > 20_000
-                and (moved := compute_operator_traffic(w))
+                and (moved := estimate_traffic_by_inputs(w))
             ):
                 seen.append((moved.reads + moved.writes) / (w.activity.duration * 1e-9))
         # No ceiling is shown from the table: it tells only how far a kernel is from its bytes.
@@ -317,7 +317,7 @@ class StepCase:
 
         0 where no sizes are known.
         """
-        moved = [compute_operator_traffic(self.works[i]) for i in indices]
+        moved = [estimate_traffic_by_inputs(self.works[i]) for i in indices]
         return sum(m.reads + m.writes for m in moved if m) / self.bandwidth * 1e9
 
     def find_reachable_product_rate(self, precision: str) -> OperationsPerSecond | None:

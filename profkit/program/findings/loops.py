@@ -25,7 +25,13 @@ from profkit.program.findings.case import (
     is_launched_by_autograd,
     is_launched_in_optimizer_step,
 )
-from profkit.program.operators import Flow, Flows, Needs, find_operator_needs, find_tensor_flows
+from profkit.program.operators import (
+    Flow,
+    Flows,
+    Needs,
+    find_operator_needs,
+    guess_tensor_sizes_of_operator,
+)
 from profkit.program.replay.scenario import Range, StepChange, make_exact_range
 from profkit.program.steps.attribution import CallOrigin
 from profkit.program.steps.cut import StepWork
@@ -578,7 +584,9 @@ def _list_loop_places(case: StepCase, loop: Loop) -> list[_LoopPlace]:
     for run in loop.list_works_by_place_in_turn():
         work = _find_work_with_sizes(case, run)
         known = any(work.maker.shapes) or work.kind in {"gather", "set"}
-        places.append(_LoopPlace(work, find_tensor_flows(work.maker, work.kind), known))
+        places.append(
+            _LoopPlace(work, guess_tensor_sizes_of_operator(work.maker, work.kind), known)
+        )
     return places
 
 

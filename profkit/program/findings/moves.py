@@ -170,7 +170,7 @@ def find_exposed_copies(case: StepCase, claimed_works: ClaimedWorks) -> Iterator
         return
     copies = _ExposedCopies(
         chosen=chosen,
-        kept=find_avoidable_copies(case, chosen),
+        kept=find_host_round_trip_copies(case, chosen),
         reduced=find_copies_reduced_on_host(case, chosen),
         worked_on=find_host_ns_after_copies(case, chosen),
     )
@@ -363,7 +363,9 @@ def _describe_host_work_after_copies(
     return f"; then the host works for {format_three_figures(total)} ms before it launches again"
 
 
-def find_avoidable_copies(case: StepCase, chosen: Sequence[WorkIndex]) -> frozenset[WorkIndex]:
+def find_host_round_trip_copies(
+    case: StepCase, chosen: Sequence[WorkIndex]
+) -> frozenset[WorkIndex]:
     """Return copies of what may stay on the GPU: it goes to and fro, or is brought piece by piece.
 
     What goes to the host comes back where as many bytes do. Pieces that come between kernels which

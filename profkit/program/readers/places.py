@@ -201,10 +201,10 @@ class SourcePlaces:
         gradient, which is one.
         """
         number = self.find_capturing_call_or_zero(graph_node) if graph_node else correlation
-        before = bisect_left(self._launches_of_backward_calls, number) - 1
+        before = bisect_left(self._correlations_of_backward_calls, number) - 1
         if before < 0 or not self._uses_ddp:
             return -1
-        called = self.launches[self._launches_of_backward_calls[before]]
+        called = self.launches[self._correlations_of_backward_calls[before]]
         place = self._get_place_of_stack(called.stack)
         if not place.line:
             return -1
@@ -213,7 +213,7 @@ class SourcePlaces:
         )
 
     @cached_property
-    def _launches_of_backward_calls(self) -> list[int]:
+    def _correlations_of_backward_calls(self) -> list[CorrelationId]:
         """Return the launches that calls of a backward pass made themselves, in order."""
         calls = []
         for number, launch in self.launches.items():

@@ -171,7 +171,7 @@ def _add_states_legend(ax: Axes, states: Sequence[StallState]) -> None:
     looks["other"] = _OTHER
     handles = []
     for name, (colour, hatch) in looks.items():
-        edge = choose_edge_colour(colour)
+        edge = choose_white_or_grey_edge(colour)
         handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor=edge, label=name))
     at = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.3}
     base.add_legend(ax, handles, ncols=5, handlelength=1.3, columnspacing=1.4, **at)
@@ -191,7 +191,7 @@ def draw_segment(
         left,
         color=colour,
         hatch=hatch,
-        edgecolor=choose_edge_colour(colour),
+        edgecolor=choose_white_or_grey_edge(colour),
         linewidth=0.6,
     )
     if width >= 0.045:
@@ -202,8 +202,8 @@ def draw_segment(
             text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85})
 
 
-def choose_edge_colour(colour: str) -> str:
-    if colour == "#ffffff":
+def choose_white_or_grey_edge(fill_hex: str) -> str:
+    if fill_hex == "#ffffff":
         return "#8a8a8a"
     return "white"
 

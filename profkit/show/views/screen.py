@@ -250,7 +250,7 @@ def _show_rest_of_leading_finding(
     advice = words.get_first_clause_of_advice(finding.advice)
     if len(advice) > len(words.shorten_advice(finding.advice)):
         under.append((TextSpan("try:", "note"), f" {advice}"))
-    under += _iterate_units_full_of_same_work(finding, firing_findings)
+    under += _iterate_clauses_on_same_work(finding, firing_findings)
     gain = TextSpan(words.describe_finding_gain(finding), "gain")
     text = (TextSpan(finding.rule, "rule"), ": ", gain)
     return blocks.ListItem(text, tuple(under))
@@ -266,7 +266,7 @@ def _choose_evidence(finding: LaunchFinding, run: JudgedLaunch) -> dict[MetricNa
     return chosen
 
 
-def _iterate_units_full_of_same_work(
+def _iterate_clauses_on_same_work(
     finding: LaunchFinding, all_causes: Sequence[LaunchFinding]
 ) -> Iterator[str]:
     """Yield the units that are full of the work of a finding."""

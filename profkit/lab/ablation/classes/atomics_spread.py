@@ -21,7 +21,7 @@ class GlobalAtomicsSpread(AccessAblation):
         free = self.free
         led = streams.group_accesses_into_streams(free, self.code.survey, least_bytes=-ROOM)
         changed = f"{format_count(len(free), 'atomic')} on a word of each thread"
-        kept = self.say_what_is_unchanged("that decide something")
+        kept = self.say_count_left_unchanged("that decide something")
         return streams.redirect_to_streams(self.code, led, free, self.walk_room, changed, kept)
 
     def walk_room(self, _: AccessStream) -> AddressPath:

@@ -27,7 +27,7 @@ class AccessesCoalesced(AccessAblation):
     def has_cause(self, access: PtxAccess) -> bool:
         return self.code.is_scattered(access)
 
-    def can_change_without_effect(self, access: PtxAccess) -> bool:
+    def can_be_rewritten_safely(self, access: PtxAccess) -> bool:
         return access.number in self.led
 
     def make_change(self) -> CodeChange:
@@ -41,7 +41,7 @@ class AccessesCoalesced(AccessAblation):
         walk = streams.make_full_walk(self.code)
         kept = "scattered ones that decide an address"
         return streams.redirect_to_streams(
-            self.code, self.streamed, on, walk, changed, self.say_what_is_unchanged(kept)
+            self.code, self.streamed, on, walk, changed, self.say_count_left_unchanged(kept)
         )
 
 

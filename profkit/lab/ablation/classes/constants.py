@@ -21,7 +21,7 @@ class ConstantsAtOnePlace(AccessAblation):
         seen = self.code.survey.seen[access.number]
         return seen.units > 1.05 * seen.requests
 
-    def can_change_without_effect(self, access: PtxAccess) -> bool:
+    def can_be_rewritten_safely(self, access: PtxAccess) -> bool:
         return self.code.can_be_moved_without_effect(access)
 
     def change_accesses_free_to_change(self) -> CodeChange:

@@ -27,7 +27,7 @@ class LoadsHitL1(AccessAblation):
     what = "loads"
     nothing = "it loads nothing from global memory"
 
-    def can_change_without_effect(self, access: PtxAccess) -> bool:
+    def can_be_rewritten_safely(self, access: PtxAccess) -> bool:
         return not access.steers
 
     def change_accesses_free_to_change(self) -> CodeChange:

@@ -21,8 +21,8 @@ class AccessesOfMemoryGone(AccessAblation):
     what = "accesses"
     nothing = "it accesses no memory that others see"
 
-    def can_change_without_effect(self, access: PtxAccess) -> bool:
-        return super().can_change_without_effect(access) and not access.why_unmovable
+    def can_be_rewritten_safely(self, access: PtxAccess) -> bool:
+        return super().can_be_rewritten_safely(access) and not access.why_unmovable
 
     def change_accesses_free_to_change(self) -> CodeChange:
         # A copy to shared memory is two accesses of one statement.

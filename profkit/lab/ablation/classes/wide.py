@@ -58,7 +58,7 @@ class AccessesWide(AccessAblation):
     def has_cause(self, access: PtxAccess) -> bool:
         return access.width < _WIDEST and self.is_stream(access)
 
-    def can_change_without_effect(self, access: PtxAccess) -> bool:
+    def can_be_rewritten_safely(self, access: PtxAccess) -> bool:
         return not access.steers
 
     def change_accesses_free_to_change(self) -> CodeChange:
