@@ -358,7 +358,9 @@ def _judge_launch_with_metrics(
 ) -> Diagnosis:
     verdict = _note_impossible_counters(decide_bound(launch), launch)
     room = compute_headroom(launch)
-    wider = StrictLaunch(ChainMap(metrics, extra)) if extra else launch  # type: ignore[arg-type]
+    wider = launch
+    if extra:  # not copied: raw counters are read only when a rule asks for them
+        wider = StrictLaunch(ChainMap(metrics, extra))  # type: ignore[arg-type]
     ncu = str(values.get("ncu_version") or "")
     asked = _mark_findings_at_roof(_evaluate_all_rules(launch, wider, own_rules, ncu), room)
     lead = _choose_leading_rules(verdict, asked)

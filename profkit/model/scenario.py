@@ -93,7 +93,11 @@ class Scenario:
 
 
 def make_scenario_of_more_blocks(launch: StrictLaunch, places: float) -> Scenario:
-    """Return a launch whose blocks fill so many times more places, and pay their ends."""
+    """Return a launch whose blocks fill so many times more places, and pay their ends.
+
+    What ends are of a launch whose time was not collected is not known: it pays none, so that more is
+    expected of it than of one whose time is known.
+    """
     ends = 0.0
     if "time" in launch:
         ends = min(1.0, ENDS_OF_MORE_BLOCKS / launch["time"])

@@ -91,13 +91,13 @@ def _iterate_on_executor(
     most_open = max(8, _AHEAD * _count_workers(client))
     open_: dict[Future[Any], tuple[list[str], int]] = {}  # task -> its files, which try it is
 
-    def submit(chunk: list[str], tried: int) -> None:
+    def submit_try(chunk: list[str], tried: int) -> None:
         task = _submit_chunk(executor, function_path, chunk, path_of_function_for_dead)
         open_[task] = chunk, tried
 
     while True:
         for chunk in islice(chunks, most_open - len(open_)):
-            submit(chunk, 1)
+            submit_try(chunk, 1)
         if not open_:
             return
         for call in wait(open_, return_when=FIRST_COMPLETED).done:
@@ -108,7 +108,7 @@ def _iterate_on_executor(
             if error is None:
                 yield from call.result()
             elif tried < _TRIES:
-                submit(chunk, tried + 1)
+                submit_try(chunk, tried + 1)
             else:  # its worker was lost twice, or the pool is broken: no file is lost for that
                 jobs = count_processors_to_use()
                 yield from _run_chunk_in_children(

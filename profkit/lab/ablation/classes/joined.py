@@ -205,7 +205,7 @@ class _Joining:
     def write_for_block(self, statement: PtxStatement, number: int) -> str:
         """Return a statement as one of the joined blocks does it."""
 
-        def rename(match: re.Match[str]) -> str:
+        def name_in_block(match: re.Match[str]) -> str:
             word = match[0]
             if word == self.place:
                 return f"{_BLOCK}{number}"
@@ -217,8 +217,8 @@ class _Joining:
             shift = number * self.shifts.get(name.strip(), 0)
             return f"{name.strip()}+{int(offset or 0) + shift}" if shift else word
 
-        operands = [_NAME.sub(rename, operand) for operand in statement.operands]
-        guard = _NAME.sub(rename, statement.condition)
+        operands = [_NAME.sub(name_in_block, operand) for operand in statement.operands]
+        guard = _NAME.sub(name_in_block, statement.condition)
         return ptx.write_statement(statement, guard, operands)
 
 
