@@ -18,7 +18,10 @@ except ImportError:  # the tests need only the text
 
 BRANCH = "main"
 # What README.md says above its commands, and what it says where there is no checkout.
-CHECKOUT = "From a clone of the repository, with Python 3.11 or newer:"
+CHECKOUT = (
+    "In a clone, with Python 3.11 or newer and make, `make demo` shows the example kernels' ladder and "
+    "page, and `make test` runs all tests; each sets up what it needs, without a GPU. To install:"
+)
 REQUIRES = "With Python 3.11 or newer:"
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<to>(?!https?:|#)[^)\s]+)\)")
 # Links that are all there is between brackets, as in "six notebooks ([which](docs/notebooks.md))".
